@@ -230,6 +230,14 @@ def soak(
     report.finish(bench.all())
 
 
+def quantum(quick: Quick = False, out: Out = None) -> None:
+    """How long a short query waits beside a long one, with a quantum and without (Sahin & Gedik, section 3.2.4)."""
+    from thalweg_lab.quantum import quantum as measure
+
+    report = _report("quantum", out)
+    report.finish(measure(report, 2.0 if quick else 8.0))
+
+
 def tables(
     quick: Quick = False,
     dsn: Annotated[
@@ -320,7 +328,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (elastic, caneill, everyday, nexmark, kafka, soak, tables):
+    for function in (elastic, caneill, everyday, nexmark, kafka, soak, quantum, tables):
         group.command(function.__name__)(told(_never_silent(function)))
     group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))

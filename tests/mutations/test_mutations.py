@@ -9,10 +9,12 @@ import subprocess
 import sys
 
 import pytest
+from tests.mutations.elasticity import ELASTICITY
 from tests.mutations.locality import LOCALITY
+from tests.mutations.lockfree import LOCKFREE
 from tests.mutations.table import MUTATIONS, Mutation
 
-ALL = [*MUTATIONS, *LOCALITY]
+ALL = [*MUTATIONS, *LOCALITY, *LOCKFREE, *ELASTICITY]
 ROOT = pathlib.Path(__file__).parents[2]
 
 

@@ -87,6 +87,80 @@ async def parted(
     await rest.push(Event(3, 1, "rest", "rest", 0.5, 1, 1, 1))
 
 
+async def stateless(rows: tw.Input[Event], low: tw.Output[Event], high: tw.Output[Event]) -> None:
+    """None, one or several rows of each, by the row alone."""
+    while await tw.wait_for_all(rows):
+        row = rows.pop()
+        for i in range(row.amount % 3):
+            await high.push(row._replace(amount=row.amount + i))
+            await low.push(row._replace(tag="low"))
+
+
+async def three_by_key(rows: tw.Input[Event], out: tw.Output[Event]) -> None:
+    while await tw.wait_for_all({rows: 3}):
+        three = rows.pop(3)
+        await out.push(three[2]._replace(amount=sum(row.amount for row in three) % 50))
+
+
+async def turn_by_key(
+    a: tw.Input[Event],
+    b: tw.Input[Event],
+    rule: tw.Control[Event],
+    turn: Turn,
+    out: tw.Output[Event],
+    odd: tw.Output[Event],
+) -> None:
+    """As in_turn, for each key; a key is forgotten now and then."""
+    while ports := await tw.wait_for_any(a, b):
+        row = ports[0].pop()
+        turn.n += 1 + sum(one.amount % 2 for one in rule.pop(len(rule)))
+        await (odd if turn.n % 2 else out).push(row._replace(name=turn.last, amount=turn.n % 7))
+        turn.last = row.name[:2]
+        if turn.n % 5 == 4:
+            tw.drop(turn)
+        elif turn.n % 11 == 10:
+            return
+
+
+def make_stateless(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    low, high = streams[0].flow.operator(name, stateless, rows=streams[0], stateless=True)
+    both: tw.Stream = high.union(low, name=f"{name}_all")
+    return both
+
+
+def make_three_by_key(streams: Sequence[tw.Stream], step: Any, name: str, key: Any) -> tw.Stream:
+    rows = streams[0].key_by(*key, buckets=(128, 4, 1)[step.param % 3])
+    out: tw.Stream = streams[0].flow.operator(name, three_by_key, rows=rows)
+    return out
+
+
+def make_barrier_by_key(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    """The n-th rows of a key; by fields of one type, of the same name or not."""
+    one, two = (
+        ("key", "key"),
+        ("value", "value"),
+        ("maybe", "key"),
+        ("tag", "tag"),
+        ("key", "lane"),
+    )[step.key % 5]
+    a, b = streams[0].key_by(one, buckets=8), streams[-1].key_by(two, buckets=8)
+    out: tw.Stream = streams[0].flow.operator(name, barrier_by_key, a=a, b=b)
+    return out
+
+
+async def barrier_by_key(a: tw.Input[Event], b: tw.Input[Event], out: tw.Output[Event]) -> None:
+    while await tw.wait_for_all(a, b):
+        one, two = a.pop(), b.pop()
+        await out.push(one._replace(amount=one.amount + two.amount, name=one.name + two.name))
+
+
+def make_turn_by_key(streams: Sequence[tw.Stream], step: Any, name: str) -> tw.Stream:
+    a, b = (one.key_by("tag", "key", buckets=8) for one in (streams[0], streams[-1]))
+    out, odd = streams[0].flow.operator(name, turn_by_key, a=a, b=b, rule=b)
+    both: tw.Stream = odd.union(out, name=f"{name}_all")
+    return both
+
+
 async def merged(*streams: tw.Input[Event], out: tw.Output[Event]) -> None:
     """Any number of inputs."""
     while ports := await tw.wait_for_any(*streams):

@@ -615,6 +615,12 @@ OPERATORS: dict[str, Operator] = {
     "zip": Operator(loops.make_zip, timed=True, inputs=2, grows=True),
     "throttle": Operator(loops.make_throttle, timed=True),
     "delay": Operator(lambda on, step, name: on[0].delay(step.param, name=name), timed=True),
+    "stateless": Operator(loops.make_stateless, grows=True),
+    "three_by_key": Operator(
+        lambda on, step, name: loops.make_three_by_key(on, step, name, KEYS[step.key % len(KEYS)])
+    ),
+    "barrier_by_key": Operator(loops.make_barrier_by_key, inputs=2),
+    "turn_by_key": Operator(loops.make_turn_by_key, inputs=2, grows=True),
     "by_three": Operator(loops.make(loops.by_three, "rows")),
     "first_rows": Operator(loops.make(loops.first_rows, "rows")),
     "parted": Operator(lambda on, step, name: loops.make_parted(on[0], name), grows=True),

@@ -10,7 +10,7 @@ import pytest
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.engine.coroutines.body import PUSHED, REFUSED, WITHOUT_PROGRESS
+from thalweg.flow.loops.body import PUSHED, REFUSED, WITHOUT_PROGRESS
 from thalweg.workers.options import Options
 
 
@@ -174,7 +174,7 @@ def test_line_in_another_file() -> None:
 def test_pushes_for_ever(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who pushes on behind the end of its inputs is stopped, too, but only far behind what it may still have held."""
     assert REFUSED >= 1_000_000
-    monkeypatch.setattr("thalweg.engine.coroutines.body.REFUSED", 5_000)
+    monkeypatch.setattr("thalweg.flow.loops.body.REFUSED", 5_000)
     with pytest.raises(tw.OperatorError, match="it goes on and on"):
         HOSTS[host](flow_of(pushes_for_ever), INPUTS)
 
@@ -203,7 +203,7 @@ async def pushes_what_it_peeks(one: tw.Input[Row], two: tw.Input[Row], out: tw.O
 def test_pushes_without_reading(function: Any, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No wait tells such a loop anything, so the number of its rows ends it; the error names the line where it is."""
     assert PUSHED >= 10_000_000
-    monkeypatch.setattr("thalweg.engine.coroutines.body.PUSHED", 5_000)
+    monkeypatch.setattr("thalweg.flow.loops.body.PUSHED", 5_000)
     text, first = inspect.getsourcelines(function)
     loop, push = first + len(text) - 2, first + len(text) - 1
     message = f"it pushes on and on at line ({loop}|{push}): more than 5,000 rows"
@@ -247,7 +247,7 @@ async def flushes(one: tw.Input[Row], two: tw.Input[Row], out: tw.Output[Row]) -
 def test_long_loops(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that gets somewhere may ask as often as it likes, and push what it reads."""
     if function is flushes:
-        monkeypatch.setattr("thalweg.engine.coroutines.body.PUSHED", 2 * WITHOUT_PROGRESS)
+        monkeypatch.setattr("thalweg.flow.loops.body.PUSHED", 2 * WITHOUT_PROGRESS)
     inputs = {"one": rows("a" * 5 * WITHOUT_PROGRESS), "two": []}
     result = testing.assert_same(flow_of(function), inputs, seeds=range(2), compile=("never",))
     assert len(result.sinks["out"]) in (1, 5 * WITHOUT_PROGRESS)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import thalweg as tw
-from thalweg.engine.coroutines.body import Body
 from thalweg.engine.coroutines.frame import Growth, NetworkOperator, PortNetwork, State
+from thalweg.flow.loops.body import Body
 from thalweg.flow.operators.coroutines import Control, Input, Output, Push, Queue
 from thalweg.flow.operators.functions import Function
 

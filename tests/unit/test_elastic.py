@@ -241,6 +241,37 @@ def test_suggestions_are_done() -> None:
     assert run.rows == expected.rows("out")
 
 
+async def passes(rows: tw.Input[Row], out: tw.Output[Row]) -> None:
+    while await tw.wait_for_all(rows):
+        await out.push(rows.pop())
+
+
+def test_driver_loops_have_replicas() -> None:
+    """One without state, and one by key, get replicas and lose them; what leaves is in order. One over all has none."""
+
+    def loops() -> tw.Flow:
+        flow = tw.Flow("loops")
+        rows = flow.operator("any", passes, rows=flow.source("in", Row), stateless=True)
+        rows = flow.operator("keyed", passes, rows=rows.key_by("key"))
+        flow.operator("all", passes, rows=rows).sink("out")
+        return flow
+
+    controller = Told((("any", 3), ("keyed", 2)), (("all", 2), ("any", 1)), initial=1)
+    with Run(controller, loops()) as run:
+        for _ in range(3):
+            run.feed(100)
+            run.period()
+        run.end()
+    first, second, third = (
+        {one.name: one.replicas for one in sample.operators} for sample in controller.samples
+    )
+    assert [first[name] for name in ("any", "keyed", "all")] == [1, 1, 1]
+    assert [second[name] for name in ("any", "keyed")] == [3, 2]
+    assert [third[name] for name in ("any", "keyed", "all")] == [1, 2, 1]
+    assert [reason for _, reason in controller.refusals] == ["one thread at a time runs it"]
+    assert run.rows == ROWS[:300]
+
+
 def test_what_cannot_be_done_is_refused() -> None:
     """More threads than there are, or several in a stateful operator; the controller is told, and it is remembered."""
     controller = Told(((None, 4),), (("all", 2),), ((None, 0),))

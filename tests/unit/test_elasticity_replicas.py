@@ -148,6 +148,16 @@ def test_refused() -> None:
     assert targets(controller.decide(blocked)) == {0: 2}
 
 
+def test_each_ban_is_twice_as_long() -> None:
+    """What gained nothing again and again is asked for ever more rarely."""
+    controller = started(ban_periods=3)
+    blocked = sample(operator(0, 0.9, 0.0))
+    for periods in (3, 6, 12):
+        (found,) = controller.decide(blocked)
+        controller.refused(found, "no")
+        assert [controller.decide(blocked) for _ in range(periods - 1)] == [()] * (periods - 1)
+
+
 def idle(replicas: int, busy: float) -> Sample:
     """An operator that keeps so many threads busy."""
     return sample(operator(0, 0.0, 0.0, replicas=replicas, busy_ns=round(busy * PERIOD_NS)))

@@ -161,7 +161,14 @@ def barred() -> tuple[Callable[..., Any], dict[str, Any]]:
 
 def operated() -> tuple[Callable[..., Any], dict[str, Any]]:
     flow = flow_of()
-    given = {"name": "op", "function": loop, "into": None, "max_waiting": 9, "capacity": 9}
+    given = {
+        "name": "op",
+        "function": loop,
+        "into": None,
+        "max_waiting": 9,
+        "capacity": 9,
+        "stateless": False,
+    }
     return positional(flow.operator, "name", "function"), {**given, "rows": rows_of(flow)}
 
 

@@ -310,6 +310,18 @@ def coroutine(function: Any, **inputs: str) -> Any:
     return flow(body)
 
 
+def by_key(function: Any, **inputs: str) -> Any:
+    """A loop for each shop."""
+
+    def body(made: tw.Flow, rows: Any) -> None:
+        more = {port: made.source(name, Sale, order_by="ts") for port, name in inputs.items()}
+        streams = {"rows": rows.filter(lambda row: row.amount != 7), **more}
+        keyed = {port: stream.key_by("shop") for port, stream in streams.items()}
+        made.operator("loop", function, **keyed).sink("out")
+
+    return flow(body)
+
+
 async def fed(
     rows: tw.Input[Sale], back: tw.Control[Sale], out: tw.Output[Sale], kept: Kept
 ) -> None:
@@ -378,6 +390,7 @@ def no_wait(record: Any, **options: Any) -> Any:
 
 
 SIXTH = {"ts": dt.datetime(1970, 1, 1, 0, 0, 6, tzinfo=dt.UTC), "shop": "a", "amount": 6}
+FIFTH = {**SIXTH, "ts": dt.datetime(1970, 1, 1, 0, 0, 5, tzinfo=dt.UTC), "shop": "b", "amount": 5}
 WAITING = {
     "a wider record": StateChange(
         flow(by_shop(), lateness=3 * SECOND),
@@ -433,6 +446,22 @@ WAITING = {
         coroutine(paired),
         {"loop": "migrated"},
         {"loop": [(3, [SIXTH], 6 * SECOND, False)]},
+    ),
+    "a loop by key": StateChange(
+        by_key(counted),
+        by_key(paired),
+        {"loop": "migrated"},
+        {"loop": [("a", 2, []), ("b", 1, [FIFTH])]},
+    ),
+    "another input of a loop by key": StateChange(
+        by_key(counted),
+        by_key(with_switch, switch="shops"),
+        {"loop": "appended", "shops": "new"},
+    ),
+    "a loop that is by key now": StateChange(
+        coroutine(counted),
+        by_key(counted),
+        refused="'loop': the checkpoint has a coroutine operator",
     ),
     "another input": StateChange(
         coroutine(counted),

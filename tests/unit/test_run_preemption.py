@@ -23,7 +23,7 @@ from tests.unit.engine_kit import (
 
 import thalweg as tw
 from thalweg.errors import SchedulingError
-from thalweg.scheduling import FlowView, MaxQueueLength, Pick
+from thalweg.scheduling import FlowView, LeastRecentlyRun, MaxQueueLength, Pick
 from thalweg.workers.options import Options
 
 __all__ = ["events", "no_thread_left"]
@@ -119,3 +119,77 @@ def test_a_preempt_that_raises_ends_the_run() -> None:
     policy = Asked(leaves=raises)
     with pytest.raises(SchedulingError, match="policy Asked: its preempt failed: KeyError"):
         bounded(lambda: tw.run(flow_of(True), {"in": ROWS}, threads=2, policy=policy))
+
+
+#: The rows that the long query has done, and how many these were when the short one answered.
+DONE: list[Row] = []
+BEFORE: list[int] = []
+
+
+async def short(asks: tw.Input[Row], out: tw.Output[Row]) -> None:
+    while await tw.wait_for_all(asks):
+        BEFORE.append(len(DONE))
+        await out.push(asks.pop())
+
+
+async def long(rows: tw.Input[Row], out: tw.Output[Row]) -> None:
+    """At its 20th row all others wait in front of it, and another flow is asked."""
+    while await tw.wait_for_all(rows):
+        row = rows.pop()
+        DONE.append(row)
+        if row == ROWS[20]:
+            event("running").set()
+            wait_for("asked")
+        await out.push(row)
+
+
+def rows_before_the_answer(**options: Any) -> int:
+    """How many of 200 rows a long query of driver loops had done when a short one beside it answered."""
+    DONE.clear(), BEFORE.clear()
+    flows, asks, rows = [], tw.push_source(), tw.push_source()
+    for loop, port in ((long, "rows"), (short, "asks")):
+        flow = tw.Flow(port)
+        flow.operator("loop", loop, **{port: flow.source("in", Row)}).sink("out")
+        flows.append(flow)
+    with tw.start(options=Options(threads=1, **options)) as running:
+        one = running.add(flows[0], {"in": rows}, chunk_rows=4)
+        two = running.add(flows[1], {"in": asks})
+        rows.push(*ROWS[:200])
+        rows.close()
+        wait_for("running")
+        _until(lambda: _waiting(one) >= 170)
+        asks.push(ROWS[0])
+        asks.close()
+        _until(lambda: _waiting(two) == 1)
+        event("asked").set()
+        assert one.result().rows("out") == ROWS[:200]
+        two.result()
+    return BEFORE[0]
+
+
+def _waiting(run: Any) -> int:
+    """How many rows wait in front of a flow's loop."""
+    return sum(one.queue_rows or 0 for one in run.progress().operators if one.name == "loop")
+
+
+def _until(happened: Callable[[], bool]) -> None:
+    while not happened():
+        pass
+
+
+@pytest.mark.usefixtures("no_thread_left", "events")
+@pytest.mark.parametrize("policy", [None, LeastRecentlyRun(slice_ns=10**11)])
+def test_a_quantum_lets_a_short_query_in(policy: Any) -> None:
+    """The only worker leaves a loop that has rows when the quantum is over; without one it stays until it has none."""
+    assert bounded(lambda: rows_before_the_answer(policy=policy)) == 200
+    for name in ("running", "asked"):
+        event(name).clear()
+    # A visit to an operator whose cost is known by now is for a row, which a chunk of four is.
+    assert 21 <= bounded(lambda: rows_before_the_answer(policy=policy, quantum_ms=1e-6)) <= 28
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, "5", float("nan")])
+def test_a_quantum_is_a_time(wrong: Any) -> None:
+    """Milliseconds above 0."""
+    with pytest.raises(tw.BuildError, match="quantum_ms"):
+        Options(quantum_ms=wrong)

@@ -41,10 +41,10 @@ def slow(row: Row) -> Row:
     return row
 
 
-def engine_of(chunk_rows: int | None) -> ParallelEngine:
+def engine_of(chunk_rows: int | None, **options: float) -> ParallelEngine:
     return ParallelEngine(
-        prepare(make_plan(flow_of(same))), chunk_rows=chunk_rows, options=Options(threads=2)
-    )
+        prepare(make_plan(flow_of(same))), chunk_rows=chunk_rows, options=Options(threads=2, **options)  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def count(engine: ParallelEngine, name: str, **words: int) -> None:
@@ -78,6 +78,14 @@ def test_steps_are_as_long_as_the_dearest_operator_takes_for_a_row_of_the_source
     assert engine.step_rows() == STEP_ROWS
     count(engine, "work", S_TIMED=200, S_NS=200 * 10**10, S_IN=200, S_OUT=200)
     assert engine.step_rows() == 1
+
+
+def test_no_step_takes_longer_than_the_quantum() -> None:
+    """Half of the usual time, half of the rows; a longer quantum than that changes nothing."""
+    for quantum_ms, share in ((STEP_NS / 2e6, 2), (1_000.0, 1)):
+        engine = engine_of(None, quantum_ms=quantum_ms)
+        count(engine, "work", S_TIMED=200, S_NS=200 * 50_000, S_IN=200, S_OUT=200)
+        assert engine.step_rows() == STEP_NS // 50_000 // share
 
 
 def test_an_operator_that_no_tuple_reaches_does_not_keep_steps_small() -> None:

@@ -17,6 +17,7 @@ from thalweg.errors import BuildError, SchedulingError
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.scheduling import OperatorStats, RoundView
 from thalweg.slots.slot_state import make_engine
+from thalweg.workers.engine import ParallelEngine
 
 
 class Row(NamedTuple):
@@ -157,6 +158,33 @@ def test_inside_a_slot_what_is_urgent_is_computed_first() -> None:
     assert sorted(order) == ["background"] * 4 + ["urgent"] * 4
     for at in range(1, 9):
         assert order[:at].count("urgent") >= order[:at].count("background"), order
+
+
+def test_two_threads_of_a_slot_have_lists_of_their_own() -> None:
+    """In each what is urgent is first; a thread whose operators are not goes on with them. The output is the same."""
+    plan = make_plan(tagged_flow())
+    policy = scheduling.by(by_tag, features=["tags"], starve_after_s=None, batch_rows=1)
+    engine = make_engine(prepare(plan), None, chunk_rows=1, threads=2, policy=policy)
+    assert isinstance(engine, ParallelEngine)
+    left: dict[str, list[int]] = {"background": [], "urgent": []}
+    try:
+        record = plan.sources[0].record
+        leaving = [engine.feed("in", Chunk.from_rows(record, [Row(value)])) for value in range(40)]
+        for one in [*leaving, *engine.settle()]:
+            for edge, chunks in one.items():
+                rows = [row.value for chunk in chunks for row in chunk.rows()]
+                left[plan.node(edge.node).name] += rows
+        assert engine.workers.rounds is not None
+        lists = engine.workers.rounds.last_lists()
+    finally:
+        engine.stop()
+    assert left == {"background": list(range(40)), "urgent": list(range(40))}
+    assert len(lists) == 2 and all(lists)
+    urgency = {task.spec.name: float(task.tags.get("urgent", 0)) for task in engine.tasks}  # type: ignore[arg-type]
+    for mine in lists:
+        assert [urgency[name] for name in mine] == sorted(
+            map(urgency.__getitem__, mine), reverse=True
+        )
 
 
 def test_a_policy_that_does_not_fit_the_flow_is_refused_when_the_slot_is_made() -> None:

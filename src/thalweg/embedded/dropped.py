@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from thalweg.brief import counted
+from thalweg.flow.loops.nodes import LoopByKey
 from thalweg.flow.operators.built_in import OwnTime
 from thalweg.flow.operators.nodes import Node, Ref, Source
 from thalweg.plan.plan import Plan
@@ -31,7 +32,13 @@ def tell_dropped(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> None:
                     "%s: %s of %s rows were %s and are not in the output; %s",
                     name, f"{count:,}", f"{its.get('in', 0):,}", what, advice,
                 )  # fmt: skip
-        if unread := its.get("unread", 0):
+        unread = its.get("unread", 0)
+        if unread and isinstance(node, LoopByKey):
+            _LOG.warning(
+                "%s: %s left in the states of their keys when the flow ended: they still waited for other rows",
+                name, f"{counted(unread, 'row')} {'was' if unread == 1 else 'were'}",
+            )  # fmt: skip
+        elif unread:
             _LOG.warning(
                 "%s: %s left at its inputs when it ended: nobody read them; the log says at which (level info)",
                 name, f"{counted(unread, 'row')} {'was' if unread == 1 else 'were'}",

@@ -7,7 +7,7 @@ from typing import Any
 
 from thalweg.connectors.contracts import Feed, Stop
 from thalweg.connectors.in_process.iterables import IterableSource
-from thalweg.engine.coroutines.body import Body, fitted
+from thalweg.flow.loops.body import Body, fitted
 from thalweg.flow.operators.coroutines import Output, Push
 from thalweg.flow.operators.generators import tagged
 from thalweg.flow.operators.kept import Kept, call

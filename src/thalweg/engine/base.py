@@ -31,6 +31,7 @@ from thalweg.engine.units import (
 from thalweg.engine.watermarks.ingress import Gate, Ingress, event_columns
 from thalweg.engine.watermarks.lanes import gate_of
 from thalweg.engine.watermarks.release import cuts
+from thalweg.flow.loops.nodes import LoopByKey
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.idle import IdleDecision
@@ -246,6 +247,15 @@ class UnitsEngine(abc.ABC):
             yield from self.settle()
             yield self.step({}, {}, ending=frozenset([domain]), round=number)
         yield from self.settle()
+        self._count_unread()
+
+    def _count_unread(self) -> None:
+        """Counts the rows that loops by key have not read; they stay in the states of their keys."""
+        tables = self.held_tables()
+        for node in self.plan.keyed:
+            if isinstance(node, LoopByKey):
+                states = (state for one in tables.get(node.name, ()) for state in one.states())
+                self.setting.count(node.name, unread=node.unread_of(states))
 
     @abc.abstractmethod
     def step(

@@ -33,6 +33,7 @@ from thalweg.engine.interpreter.stateless import InterpretedChain, InterpretedKe
 from thalweg.engine.joins.asof import ColumnAsof
 from thalweg.engine.joins.operator import ColumnJoin
 from thalweg.errors import BuildError, CompileRefused
+from thalweg.flow.loops.nodes import LoopByKey, StatelessLoop
 from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.joining.join_nodes import Join, NextRow
 from thalweg.flow.operators.nodes import Keyed, Node, Stateless
@@ -47,6 +48,8 @@ KeyFunction = Callable[[Chunk], StatelessResult]
 
 _LOG: Final = logging.getLogger("thalweg")
 _FORBIDDEN = "compile=False"
+#: Why Python runs a driver loop by key, or one without state.
+OWN_LOOP: Final = "it has its own driver loop, which starts from its top at each row"
 #: Neighbours become one loop as long as their functions do not nest deeper: a filter is one, a map or flat_map two
 #: levels. More would be too deep for Numba, which takes as long for each node in any case.
 _MOST_LEVELS: Final = 24
@@ -97,6 +100,8 @@ def prepare(plan: Plan) -> Prepared:
 
 def functions_of(node: object) -> list[tuple[str, Function]]:
     """The functions of a node that may be compiled, by role."""
+    if isinstance(node, (LoopByKey, StatelessLoop)):
+        return []
     if isinstance(node, Stateless):
         return [("function", node.function)]
     if isinstance(node, Join):
@@ -234,6 +239,8 @@ class Builder:
 
     def chain_verdict(self, nodes: Sequence[Stateless]) -> Verdict:
         """Whether these neighbouring nodes compile as one loop."""
+        if any(isinstance(node, StatelessLoop) for node in nodes):
+            return Verdict(False, OWN_LOOP)
         if any(node.compile == "never" for node in nodes):
             return Verdict(False, _FORBIDDEN)
         return Verdict(*check_stateless(self._steps(nodes), self._record(nodes[0])))
@@ -303,6 +310,8 @@ class Builder:
         """Whether both of the operator's functions and its state compile; of a join, whether the user's does."""
         if isinstance(node, Join):
             return self.pair_verdict(node)
+        if isinstance(node, LoopByKey):
+            return Verdict(False, OWN_LOOP)
         if node.compile == "never":
             return Verdict(False, _FORBIDDEN)
         if reason := _beyond_one_timer(node):

@@ -15,6 +15,7 @@ from thalweg.columns.payload import digests
 from thalweg.engine.combine import combined
 from thalweg.engine.units import Given, Moment, Setting
 from thalweg.flow.fields.field_types import FieldType
+from thalweg.flow.loops.nodes import ToPort
 from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Pack, Stamp, Tag
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import OWN, TIME, counter
@@ -118,6 +119,18 @@ def tagged(node: Tag, chunk: Chunk) -> dict[str, Chunk]:
     return {"out": Chunk(node.record, columns, size, chunk.order)}
 
 
+def to_port(node: ToPort, chunk: Chunk) -> dict[str, Chunk]:
+    """The rows of one input of a loop as rows of all."""
+    size, kinds = len(chunk), [field.type for field in node.record.fields]
+    columns = [Column(kinds[0], np.full(size, node.place, np.int64))]
+    given = [chunk.columns[place] for place in node.keys]
+    columns += [_retyped(one, kind) for one, kind in zip(given, kinds[1:], strict=False)]
+    columns += [null_column(kind, size) for kind in kinds[len(columns) : node.first]]
+    columns += map(_retyped, chunk.columns, kinds[node.first :])
+    columns += [null_column(kind, size) for kind in kinds[len(columns) :]]
+    return {"out": Chunk(node.record, columns, size, chunk.order)}
+
+
 def _retyped(column: Column, kind: FieldType) -> Column:
     return Column(kind, column.values, column.valid)
 
@@ -128,5 +141,6 @@ _FORMS: Final[dict[type[BuiltIn], Callable[[Any, Chunk], dict[str, Chunk]]]] = {
     Combine: combined,
     OwnTime: timed,
     Tag: tagged,
+    ToPort: to_port,
     Pack: packed,
 }

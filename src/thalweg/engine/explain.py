@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from thalweg.engine.build import Verdict, prepare, verdicts
+from thalweg.engine.build import OWN_LOOP, Verdict, prepare, verdicts
 from thalweg.flow.flow import Flow
+from thalweg.flow.loops.nodes import LoopByKey, StatelessLoop
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn, length_text
 from thalweg.flow.operators.functions import Function
@@ -116,6 +117,8 @@ class _Page:
         parts = [_kind(node)]
         if node.inputs:
             parts.append(f"reads {', '.join(self.stream(ref) for ref in node.inputs)}")
+        if isinstance(node, (LoopByKey, StatelessLoop)):
+            node = node.loop
         if isinstance(node, Coroutine) and len(node.out_ports) > 1:
             given = ", ".join(f"{port.record.name} ({port.name})" for port in node.out_ports)
             parts.append(f"gives {given}")
@@ -133,6 +136,11 @@ class _Page:
                 yield "puts each key's rows in order and judges their lateness"
             yield from _keyed(node)
             yield _join(node) if isinstance(node, Join) else self.key_made(node)
+            yield (
+                _coroutine(node.loop, "a loop for each key; ")
+                if isinstance(node, LoopByKey)
+                else ""
+            )
         elif isinstance(node, Coroutine):
             yield _coroutine(node)
         elif isinstance(node, BuiltIn):
@@ -159,6 +167,8 @@ class _Page:
             return self.joined(node)
         if isinstance(node, Coroutine):
             return f"{_where(node.function)} interpreted: it has its own driver loop".strip()
+        if isinstance(node, (LoopByKey, StatelessLoop)):
+            return f"{_where(node.loop.told)} interpreted: {OWN_LOOP}".strip()
         if not isinstance(node, (Stateless, Keyed)):
             return "built in" if isinstance(node, (BuiltIn, Union)) else ""
         verdict = self.verdict(node)
@@ -295,6 +305,8 @@ def _prefix(node: Node) -> str:
 
 
 def _kind(node: Node) -> str:
+    if isinstance(node, (LoopByKey, StatelessLoop)):
+        return f"{node.kind.value} (coroutine)"
     if isinstance(node, Stateless):
         return f"{node.kind.value} ({node.verb})"
     if isinstance(node, Batches):
@@ -355,7 +367,7 @@ def _join(node: Join) -> str:
     return f"rows {far}{alone}"
 
 
-def _coroutine(node: Coroutine) -> str:
+def _coroutine(node: Coroutine, how: str = "") -> str:
     """Its ports, and what must outlive a wait."""
     inputs = [
         f"{'control ' if port.control else ''}{port.name}{' (feedback)' if port.feedback else ''}"
@@ -363,7 +375,7 @@ def _coroutine(node: Coroutine) -> str:
     ]
     state = f"; state {node.own.name}" if node.own else ""
     limit = f"; at most {node.max_waiting} rows wait at an input" if node.max_waiting else ""
-    return f"inputs {', '.join(inputs)}{limit}{state}"
+    return f"{how}inputs {', '.join(inputs)}{limit}{state}"
 
 
 def _functions(node: Stateless | Keyed) -> list[Function]:

@@ -88,7 +88,7 @@ class _Verb:
         for extra in sorted(self.given.keys() - known):
             raise self._error(
                 f"has no input or argument {extra!r}; it has {', '.join(sorted(known))}"
-                f"{meant(extra, [*known, 'into', 'max_waiting', 'capacity'])}"
+                f"{meant(extra, [*known, 'into', 'max_waiting', 'capacity', 'stateless'])}"
             )
         for what, rows in (("max_waiting", max_waiting), ("capacity", capacity)):
             if not (is_int_from(rows, 1) or (rows is None and what == "max_waiting")):

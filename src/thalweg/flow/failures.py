@@ -64,7 +64,13 @@ def reason_of(error: BaseException) -> str:
 def operator_error(
     operator: str, function: Function, row: Any, error: BaseException
 ) -> OperatorError:
-    """The error that stops a query: operator, function, file, line and the row, within ten lines."""
+    """The error that stops a query: operator, function, file, line and the row, within ten lines.
+
+    One that says so already, as that of a driver loop, gets the row behind.
+    """
+    if isinstance(error, OperatorError) and error.operator == operator:
+        text = error.row or shorten(row)
+        return OperatorError(f"{error}\n  row:      {text}", operator=operator, row=text)
     text = (
         f"operator {operator!r} failed: {reason_of(error)}\n"
         f"{_place(function)}{_raised_at(function, error)}\n"

@@ -23,6 +23,7 @@ from thalweg.flow.feedback import Feedback
 from thalweg.flow.fields.field_types import FieldType
 from thalweg.flow.generics import Row
 from thalweg.flow.joining.barriers import SeveralVerbs
+from thalweg.flow.loops.verb import add_by_key, add_stateless, without_keys
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.arguments import (
     Duration,
@@ -226,6 +227,7 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
         into: Any = None,
         max_waiting: int | None = None,
         capacity: int = PORT_ROWS,
+        stateless: bool = False,
         **given: Any,
     ) -> Any:
         """Adds an ``async def`` operator over any number of inputs and outputs (docs/coroutines.md).
@@ -245,7 +247,11 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
                 idle input. None: rows wait without limit.
             capacity: in ``tw.run``, unread rows at an input from which on live sources without event time wait that
                 feed it. Where nobody may wait, it doubles, which is counted (``grown``) and logged by name.
+            stateless: the loop reads one input, a row at a time, and remembers nothing from one row to the next: it
+                starts from its top at each, in as many threads and slots as there are.
             given: by parameter, streams (for ``*views`` a list of them, or a mapping that names them) and constants.
+                With all streams by key (``views.key_by("page")``), there is a loop for each key, started from its top
+                at each of the key's rows, with its state and what it has not read.
 
         Returns:
             The output stream; of several outputs a named tuple of streams; of none, None.
@@ -254,8 +260,9 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
             BuildError: a parameter lacks its stream, record or annotation, or the inputs have no order in common.
         """
         return self._operator(
-            name, function, given, into=into, max_waiting=max_waiting, capacity=capacity
-        )
+            name, function, given, into=into, max_waiting=max_waiting, capacity=capacity,
+            stateless=stateless,
+        )  # fmt: skip
 
     @overload
     def feedback(self, name: str, record: type[Row]) -> Feedback[Row]: ...
@@ -320,13 +327,25 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
         into: Any = None,
         max_waiting: int | None = None,
         capacity: int = PORT_ROWS,
+        stateless: bool = False,
         user: Function | None = None,
     ) -> Any:
         """See :meth:`operator`; ``user`` is the function that messages name, of a library operator that calls one."""
+        require_flag(f"operator {name!r}", stateless=stateless)
+        given, keys = without_keys(given)
         node = coroutine_node(self, name, function, given, into, max_waiting, capacity, user)
-        if not node.in_ports:
+        if stateless and keys:
+            raise BuildError(
+                f"operator {node.name!r}: a loop is stateless or by key, not both; leave stateless=True out where the"
+                " rows of a key belong together, or give the streams without key_by"
+            )
+        if not (node.in_ports or stateless):
             return _outputs(node, self._add_generator(node))
-        time = check_times(node, given)
+        time = check_times(node, given) if node.in_ports else None
+        if stateless:
+            return _outputs(node, add_stateless(self, node, time))
+        if keys:
+            return _outputs(node, add_by_key(self, node, keys, time))
         self._nodes.append(node)
         return _outputs(
             node,

@@ -16,6 +16,7 @@ from thalweg.columns.chunks import Chunk
 from thalweg.errors import DataError, OperatorError
 from thalweg.flow.failures import coroutine_error, reason_of, shorten
 from thalweg.flow.flow import Flow
+from thalweg.flow.loops.nodes import LoopByKey
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.idle import IdleDecision
@@ -103,6 +104,9 @@ class _Run:
             if end:
                 self.close_coroutines(domain)
         self.calls.close()
+        for node in self.plan.keyed:
+            if end and isinstance(node, LoopByKey):
+                self.count(node, "unread", node.unread_of(self.out.states[node.name].values()))
         for one in self.coroutines.values():
             self.out.states[one.node.name] = one.states()
         for sink in self.plan.sinks:

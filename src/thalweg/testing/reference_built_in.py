@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from thalweg.columns.chunks import Chunk
 from thalweg.columns.payload import digests
+from thalweg.flow.loops.nodes import ToPort
 from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, OwnTime, Pack, Stamp, Tag
 from thalweg.flow.records import Schema
 
@@ -92,11 +93,20 @@ def _tagged(node: Tag, row: Any, time: int) -> Iterator[Made]:
     yield Made(tuple(made), time)
 
 
+def _to_port(node: ToPort, row: Any, time: int) -> Iterator[Made]:
+    made: list[Any] = [None] * len(node.record.fields)
+    made[0] = node.place
+    made[1 : 1 + len(node.keys)] = [row[place] for place in node.keys]
+    made[node.first : node.first + len(row)] = row
+    yield Made(tuple(made), time)
+
+
 _ROWS: Final[dict[type[BuiltIn], Callable[[Any, Any, int], Iterator[Made]]]] = {
     Stamp: _stamped,
     Digest: _digested,
     Combine: _combined,
     OwnTime: _timed,
     Tag: _tagged,
+    ToPort: _to_port,
     Pack: _packed,
 }

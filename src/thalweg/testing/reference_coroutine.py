@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from thalweg.engine.coroutines.body import Body, fitted
+from thalweg.flow.loops.body import Body, fitted
 from thalweg.flow.operators.coroutines import Control, Input, Output, Push, Queue
 from thalweg.flow.operators.kept import Kept, call
 from thalweg.flow.operators.nodes import Coroutine

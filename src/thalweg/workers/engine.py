@@ -157,7 +157,8 @@ class ParallelEngine(HandleEngine):
         self.submitter = int(self.mem[op_at(self.mem, self.source) + at.SUBMITTER])
         self._step_size = StepSize(
             self.mem, [task.spec.partitions for task in self.tasks], source=self.source,
-            submitter=self.submitter, step_ms=self.options.step_ms, may_wait=self.may_wait,
+            submitter=self.submitter, step_ms=self.options.step_ms, quantum_ms=self.options.quantum_ms,
+            may_wait=self.may_wait,
             by_batches=self._by_batches or any(isinstance(node, (Batches, MapAsync)) for node in self.plan.nodes),
         )  # fmt: skip
         self._share_bounds()

@@ -42,6 +42,10 @@ class Options:
         period_s: after so long the controller is asked again, seconds.
         step_ms: how long all operators together may take for a step, where steps must be long so that what each costs
             by itself is a small share (at most about a tenth), milliseconds.
+        quantum_ms: how long a worker stays with an operator that has more to do before it looks for another one,
+            milliseconds, and how long a step may take an operator; what is begun is done, so a stay may be longer by
+            a step. None: as the policy says (``slice_ns``), and under the free list until there is nothing to do there.
+            Policies of rounds count tuples instead, and one that has a ``preempt`` of its own is asked.
         queue_chunks: chunks of an operator on their way from its inbox to its output, at least 1.
         rows_limit: rows on their way at which sources wait.
         partitions: parts of a keyed operator that may run at once; None: four a thread, also of those that may wait
@@ -68,6 +72,7 @@ class Options:
     controller: Controller | None = None
     period_s: float = 10.0
     step_ms: float = 20.0
+    quantum_ms: float | None = None
     queue_chunks: int = QUEUE_CHUNKS
     rows_limit: int = ROWS_LIMIT
     partitions: int | None = None
@@ -103,6 +108,13 @@ class Options:
                 )
         require_seconds("", above=True, period_s=self.period_s)
         require_seconds("", above=True, unit="milliseconds", step_ms=self.step_ms)
+        if self.quantum_ms is not None:
+            require_seconds("", above=True, unit="milliseconds", quantum_ms=self.quantum_ms)
+
+    @property
+    def quantum_ns(self) -> int | None:
+        """The quantum in nanoseconds, where there is one."""
+        return None if self.quantum_ms is None else max(round(self.quantum_ms * 1e6), 1)
 
     @property
     def most_threads(self) -> int:

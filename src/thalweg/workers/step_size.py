@@ -131,6 +131,7 @@ class StepSize:
         source: where the flow's ingress stands; the other operators stand behind it.
         submitter: of the flow.
         step_ms: how long all operators together may take for a step whose fixed cost is to be a small share.
+        quantum_ms: how long an operator may take for a step at most; None: as long as all others say.
         by_batches: whether a function of the flow takes whole batches.
         may_wait: whether a row may take long in a function of the user's: then the first steps have few.
     """
@@ -143,13 +144,18 @@ class StepSize:
         source: int,
         submitter: int,
         step_ms: float,
+        quantum_ms: float | None = None,
         by_batches: bool = False,
         may_wait: bool = False,
     ) -> None:
         self._mem = mem
         self._costs, self._count = StepCosts(partitions), len(partitions)
         self._source, self._submitter = source, submitter
-        self._step_ms, self._by_batches, self._may_wait = step_ms, by_batches, may_wait
+        quantum_ns = float("inf") if quantum_ms is None else 1e6 * quantum_ms
+        #: how long an operator, and all together, may take for a step
+        self._step_ns = min(STEP_NS, quantum_ns)
+        self._all_ns = min(1e6 * step_ms, quantum_ns)
+        self._by_batches, self._may_wait = by_batches, may_wait
         self._rows, self._steps_until_look = FIRST_ROWS, 0
         self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
         #: rows that have come, and steps
@@ -193,7 +199,7 @@ class StepSize:
             dearest = max(dearest, self._ridden_ns_a_row)
         grows = self._by_batches and self._submitted
         first = min(2 * self._rows, MOST_FIRST_ROWS) if grows else self._first_rows()
-        rows = first if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
+        rows = first if dearest < 0 else int(self._step_ns / max(dearest, 1.0))
         self._rows = max(1, min(most_rows, max(rows, self._rows_worth_a_step(most_rows))))
         return self._rows
 
@@ -204,7 +210,7 @@ class StepSize:
         counts = at.counts_of(self._mem)[:, self._source : self._source + self._count]
         timed, ns = (counts[:, :, word].sum(axis=0) for word in (at.S_TIMED, at.S_NS))
         dearest = float(_per_row(ns.astype(np.float64), timed.astype(np.float64)).max())
-        return min(FIRST_ROWS, max(1, int(STEP_NS / dearest))) if dearest else 1
+        return min(FIRST_ROWS, max(1, int(self._step_ns / dearest))) if dearest else 1
 
     def _rows_worth_a_step(self, most_rows: int) -> int:
         """So many that a step's fixed cost is a small share."""
@@ -215,7 +221,7 @@ class StepSize:
         totals[0, [at.S_UNITS, at.S_IN, at.S_BUSY]] += self._ridden
         self._costs.look(totals[:, at.S_UNITS], totals[:, at.S_IN], totals[:, at.S_BUSY])
         reach = totals[:, at.S_IN] / self._submitted
-        most_ns = self._step_ms * 1e6
+        most_ns = self._all_ns
         rows = self._costs.rows_for(FIXED_SHARE, most_ns, reach)
         if not self._costs.is_known:
             # Steps of another size, as long as they are short, show which part of the cost is whose.

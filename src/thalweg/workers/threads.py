@@ -382,7 +382,7 @@ class Workers:
         mem = self.mem
         preemption: Preemption | None = None
         if not self._are_sent or policy is None or getattr(policy, "native", "") == "free_list":
-            mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
+            mem[at.SLICE], mem[at.WINDOW] = self.options.quantum_ns or _FOR_EVER, _FOR_EVER
             mode = at.BY_FREE_LIST
         elif isinstance(policy, RoundPolicy):
             mode = at.BY_ROUND
@@ -395,7 +395,8 @@ class Workers:
             self._keep.append(self._pick)  # a worker may still be in the one before
             mode = at.BY_PICK if self._pick.address else at.BY_PYTHON
             mem[at.PICK] = self._pick.address
-            mem[at.SLICE], mem[at.WINDOW] = policy.slice_ns, policy.window_ns
+            mem[at.SLICE] = self.options.quantum_ns or policy.slice_ns
+            mem[at.WINDOW] = policy.window_ns
             preemption = preemption_of(policy)
         self._preemption = preemption
         store(mem, at.PREEMPTS, preemption is not None)

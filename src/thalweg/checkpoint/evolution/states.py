@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from thalweg.checkpoint.manifest import ManifestField, ManifestOperator
+from thalweg.flow.loops.nodes import LoopByKey
 from thalweg.flow.operators.nodes import Coroutine, Keyed
 from thalweg.flow.state_class import StateSpec
 
 
 def spec_of(node: Any) -> StateSpec | None:
     """The state class that the user wrote."""
+    if isinstance(node, LoopByKey):
+        node = node.loop
     if isinstance(node, Coroutine):
         return node.own
     return node.state if isinstance(node, Keyed) else None
@@ -18,12 +21,12 @@ def spec_of(node: Any) -> StateSpec | None:
 
 def own_fields(node: Any, fields: tuple[ManifestField, ...]) -> tuple[ManifestField, ...]:
     """The fields of the user's class, without those that the library keeps behind them."""
-    if not isinstance(node, Coroutine):
+    if not isinstance(node, (Coroutine, LoopByKey)):
         return fields
-    kept = 2
+    kept = 2 if isinstance(node, Coroutine) else 0
     while kept < len(fields) and fields[-kept - 1].name.startswith("unread_"):
         kept += 1
-    return fields[:-kept]
+    return fields[: len(fields) - kept]
 
 
 def differs_from(node: Any, own: StateSpec, old: ManifestOperator) -> bool:

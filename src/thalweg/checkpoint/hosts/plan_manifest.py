@@ -13,6 +13,7 @@ from thalweg.checkpoint.manifest import (
     ManifestSource,
 )
 from thalweg.flow.fields.user_rows import is_library
+from thalweg.flow.loops.nodes import LoopByKey
 from thalweg.flow.operators.built_in import BuiltIn, Combine, Digest, Stamp
 from thalweg.flow.operators.joining.join_nodes import Join, NextRow
 from thalweg.flow.operators.lanes import meaning
@@ -65,7 +66,7 @@ def _asked(plan: Plan, node: Keyed) -> dict[str, Any]:
             "keeps": [side.keeps for side in node.sides],
         }
     asked = dict(node.asked)
-    if not asked:
+    if not asked or isinstance(node, LoopByKey):
         return asked
     before = plan.node(node.input.node)
     while isinstance(before, BuiltIn):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +55,10 @@ class ObjectTable:
         Who changes a state puts its key into the second, and into the third where its timer is another one.
         """
         return self._states, self._dirty, self._stirred
+
+    def states(self) -> Iterable[Any]:
+        """The state of each key."""
+        return self._states.values()
 
     def touch(self, key: Any) -> None:
         """Tells that the key's state is changed, before or after it is, in the same chunk."""

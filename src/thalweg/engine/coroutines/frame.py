@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from thalweg.brief import counted
-from thalweg.engine.coroutines.body import Body
 from thalweg.errors import OperatorError
+from thalweg.flow.loops.body import Body
 from thalweg.flow.operators.coroutines import Output, Push, Queue, Wait
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from thalweg.brief import counted
-from thalweg.engine.coroutines.body import Body
 from thalweg.engine.coroutines.frame import PortNetwork, State
 from thalweg.errors import OperatorError
+from thalweg.flow.loops.body import Body
 from thalweg.flow.operators.coroutines import Control, Input, Output, Push, Queue, Wait
 from thalweg.flow.operators.kept import Kept, call
 from thalweg.flow.operators.nodes import Coroutine

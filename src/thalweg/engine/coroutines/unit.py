@@ -20,9 +20,9 @@ from thalweg.checkpoint.state_tables.object_table import ObjectTable
 from thalweg.columns.chunks import Chunk, Int64s, concat_order
 from thalweg.columns.keys import KeySpec
 from thalweg.columns.ordering import empty_order, order_places, row_order, with_columns
-from thalweg.engine.coroutines.body import fitted
 from thalweg.engine.coroutines.live import Leave, Live
 from thalweg.engine.units import Given, Moment, Setting
+from thalweg.flow.loops.body import fitted
 from thalweg.flow.operators.coroutines import Push
 from thalweg.flow.operators.kept import Kept
 from thalweg.flow.operators.nodes import Coroutine, OutPort, Ref

@@ -59,6 +59,11 @@ class Queue(Generic[Row]):
         else:
             self.rows.append(row)
 
+    def take(self, count: int) -> list[Row]:
+        """Removes the next rows, of which there are so many, and gives them."""
+        self.taken += count
+        return [self.rows.popleft() for _ in range(count)]
+
 
 class _Reader(Generic[Row]):
     """What inputs and control inputs have in common."""
@@ -110,8 +115,7 @@ class _Reader(Generic[Row]):
             raise IndexError(
                 f"{self!r}: {counted(wanted, 'row')} cannot be taken; wait for them first"
             )
-        self.queue.taken += wanted
-        taken = [self.queue.rows.popleft() for _ in range(wanted)]
+        taken = self.queue.take(wanted)
         if self.outward is not None:
             taken = list(map(self.outward, taken))
         return taken[0] if n is None else taken

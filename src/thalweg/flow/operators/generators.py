@@ -32,9 +32,15 @@ def source_of(node: Coroutine, errors: Errors) -> tuple[Source, list[Stateless]]
             " annotate its ports tw.Input and tw.Output"
         )
     several = len(node.out_ports) > 1
-    record = _tagged(node) if several else node.out_ports[0].record
+    record = tagged_record(node) if several else node.out_ports[0].record
     source = Source(node.index, node.name, record, None, 0, None, (), errors, made_by=node)
-    return source, [_output(node, place, errors) for place in range(len(node.out_ports))] * several
+    return source, outputs_of(node, errors)
+
+
+def outputs_of(node: Coroutine, errors: Errors) -> list[Stateless]:
+    """What gives each output of an operator whose rows are tagged; of one with a single output nothing need."""
+    several = len(node.out_ports) > 1
+    return [_output(node, place, errors) for place in range(len(node.out_ports))] * several
 
 
 def tagged(node: Coroutine, port: OutPort, row: Any) -> Any:
@@ -44,7 +50,7 @@ def tagged(node: Coroutine, port: OutPort, row: Any) -> Any:
     return tuple(row if one is port else None for one in node.out_ports)
 
 
-def _tagged(node: Coroutine) -> Schema:
+def tagged_record(node: Coroutine) -> Schema:
     """A field for each output, of which one is not null."""
     fields = [
         Field(port.name, FieldType(Kind.RECORD, optional=True, record=port.record), None)

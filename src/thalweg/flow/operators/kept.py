@@ -23,12 +23,19 @@ COMPLETED: Final = "completed"
 def kept_state(own: StateSpec | None, in_ports: Sequence[InPort]) -> StateSpec:
     """The state class with what the library keeps behind the user's fields."""
     fields = list(own.schema.fields) if own else []
-    for place, port in enumerate(in_ports):
-        rows = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=port.record))
-        fields.append(Field(_spare(f"unread_{place}", fields), rows, []))
+    fields += unread_fields(fields, in_ports)
     fields.append(Field(_spare(LAST_TIME, fields), FieldType(Kind.INT), BEFORE_ALL))
     fields.append(Field(_spare(COMPLETED, fields), FieldType(Kind.BOOL), False))
     return make_state(own.name if own else "Unread", fields)
+
+
+def unread_fields(own: Sequence[Field], in_ports: Sequence[InPort]) -> list[Field]:
+    """The fields behind the user's that hold what was not read, one an input."""
+    fields = list(own)
+    for place, port in enumerate(in_ports):
+        rows = FieldType(Kind.LIST, item=FieldType(Kind.RECORD, record=port.record))
+        fields.append(Field(_spare(f"unread_{place}", fields), rows, []))
+    return fields[len(own) :]
 
 
 def _spare(name: str, fields: Sequence[Field]) -> str:

@@ -105,7 +105,20 @@ class Body:
         except Exception as error:
             raise coroutine_error(self.name, self._function, error) from error
 
-    def _where(self) -> str:
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The lines where it stands, in the function and in each coroutine that it awaits.
+
+        By instructions, a loop whose condition waits would stand at two places: the compiler repeats the condition.
+        """
+        found, awaited = [], self._coroutine
+        while (frame := getattr(awaited, "cr_frame", None)) is not None:
+            found += [id(frame.f_code), frame.f_lineno]
+            awaited = getattr(awaited, "cr_await", None)
+        return tuple(found)
+
+    @property
+    def where(self) -> str:
         """`` at line 12``: the innermost line of the function's own file where it stands; "" without one."""
         line, awaited = 0, self._coroutine
         while (frame := getattr(awaited, "cr_frame", None)) is not None:
@@ -153,18 +166,18 @@ class Body:
             raise self._refuse(self._circle(bool(refused)))
         if self._inputs and self._pushed > PUSHED:
             raise self._refuse(
-                f"it pushes on and on{self._where()}: more than {PUSHED:,} rows, and it read nothing in between;"
+                f"it pushes on and on{self.where}: more than {PUSHED:,} rows, and it read nothing in between;"
                 " let the loop end, or wait for rows and pop them"
             )
 
     def _circle(self, refused: bool) -> str:
         if refused:
             return (
-                f"it goes on and on{self._where()}, though a wait or push said that it is over; leave the loop when"
+                f"it goes on and on{self.where}, though a wait or push said that it is over; leave the loop when"
                 " a wait gives False (wait_for_all) or no port (wait_for_any), or when a push gives False"
             )
         return (
-            f"it waits in a circle{self._where()}: {WITHOUT_PROGRESS:,} times in a row what it waits for was there,"
+            f"it waits in a circle{self.where}: {WITHOUT_PROGRESS:,} times in a row what it waits for was there,"
             " and it read nothing; pop what it has seen, or wait for more: {port: len(port) + 1}"
         )
 
