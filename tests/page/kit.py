@@ -35,18 +35,18 @@ class Showing:
     def __init__(self, *snapshots: Snapshot) -> None:
         self.snapshots = list(snapshots)
         self.seen: Mapping[str, Any] | None = None
-        self.asked: list[tuple[str, Any]] = []
+        self.asked: list[tuple[str, Any, str]] = []
 
     def __call__(self) -> list[Shown]:
         return [Shown(one, self.seen) for one in self.snapshots]
 
     def actions(self) -> Iterator[Action]:
-        def rescale(slots: int) -> str:
-            self.asked.append(("rescale", slots))
+        def rescale(slots: int, who: str) -> str:
+            self.asked.append(("rescale", slots, who))
             self.snapshots[0] = dataclasses.replace(self.snapshots[0], slots=slots)
             return f"{slots} slots from the next batch on"
 
-        def stop(_: None) -> str:
+        def stop(_: None, who: str) -> str:
             raise ValueError(SCRIPT)
 
         yield Action(
@@ -55,7 +55,7 @@ class Showing:
         )  # fmt: skip
         yield Action(
             name="policy", label="Policy", choices=("none", "Chain"), now="none",
-            explains="Who runs next.", does=lambda name: f"policy {name}",
+            explains="Who runs next.", does=lambda name, who: f"policy {name}",
         )  # fmt: skip
         yield Action(
             name="stop", flow="trips", label="Stop", explains="It ends.", does=stop, is_final=True

@@ -181,7 +181,7 @@ def test_rescale_is_confirmed_and_shown(tab: Any) -> None:
         tab.click('[data-action="rescale"]')
         tab.click("#confirm")
         tab.wait_for_selector("dialog", state="detached")
-        assert showing.asked == [("rescale", 6)]
+        assert showing.asked == [("rescale", 6, "127.0.0.1")]
         tab.wait_for_selector('[data-field="slots"]:text-is("6")')
         tab.wait_for_selector("#control tbody tr")
         assert column(tab, "control", "came of it") == ["6 slots from the next batch on"]

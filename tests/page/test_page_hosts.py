@@ -90,6 +90,13 @@ def test_flows_of_this_process(tmp_path: Path) -> None:
             ("durable", "savepoint")
         }
         assert do(page, "threads", 1) == "1 thread from now on" and run.progress().threads == 1
+        (change,) = run.progress().changes
+        assert (change.what, change.before, change.after) == ("threads", 3, 1)
+        assert change.reason == "asked for on the page by 127.0.0.1" and change.seconds >= 0
+        running.set_threads(2, reason="more is coming")
+        assert [one.reason for one in run.progress().changes][1:] == ["more is coming"]
+        assert "threads 1 → 2: more is coming" in str(run)
+        assert durable.progress().changes == ()  # it has threads of its own
         assert "from 1 to 3" in do(page, "threads", 4)
         assert do(page, "policy", "Chain") == "policy Chain from now on"
         assert isinstance(running.policy, Chain)

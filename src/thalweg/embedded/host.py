@@ -185,6 +185,8 @@ class FlowHost:
     ) -> None:
         self.plan = plan
         self._changes = changes
+        #: of threads, by hand
+        self._asked: list[Change] = []
         self._rows = _source_rows(chunk_rows, how)
         #: nobody has said how many rows move at once
         self._adapts = chunk_rows is None
@@ -348,6 +350,23 @@ class FlowHost:
         if self._final is None:
             self._meter.look()
 
+    def threads_changed(self, before: int, after: int, reason: str) -> None:
+        """Somebody has given it another number of threads."""
+        if before != after:
+            seconds = (time.monotonic_ns() - self._began) * 1e-9
+            self._asked.append(
+                Change(
+                    seconds=seconds, what="threads", operator="", before=before, after=after, reason=reason
+                )
+            )  # fmt: skip
+            _LOG.info("threads: %d -> %d, %s", before, after, reason)
+
+    def _all_changes(self) -> tuple[Change, ...]:
+        decided = self._changes if self._elastic is None else self._elastic.changes
+        if not self._asked:
+            return tuple(decided)
+        return tuple(sorted([*decided, *self._asked], key=lambda one: one.seconds))
+
     def _snapshot(self, status: str, error: str = "") -> Snapshot:
         beside, elastic = self.engine.beside, self._elastic
         latency = {name: one.latency() for name, one in self._latency.items()}
@@ -367,7 +386,7 @@ class FlowHost:
             idle=idle,
             threads=1 if beside is None else beside.threads,
             slots=self.engine.table.slots if isinstance(self.engine, SlottedEngine) else 1,
-            changes=tuple(self._changes if elastic is None else elastic.changes),
+            changes=self._all_changes(),
             stuck=elastic.stuck if elastic is not None else (),
             policy=policy_of(self.engine),
         )

@@ -14,6 +14,7 @@ from thalweg.checks import (
     require_count,
     require_instance,
     require_mapping,
+    require_text,
 )
 from thalweg.connectors import GivenSink
 from thalweg.drawing import card, show_live
@@ -117,6 +118,11 @@ class FlowRun:
     def look(self) -> None:
         """Looks what is back-pressured, for the next :meth:`progress`."""
         self._host.look()
+
+    def threads_changed(self, before: int, after: int, reason: str) -> None:
+        """Others are the threads that it shares now; one with a checkpoint has its own."""
+        if isinstance(self._host, FlowHost) and self.is_active:
+            self._host.threads_changed(before, after, reason)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until it has ended, for so long at most; whether it has."""
@@ -328,14 +334,22 @@ class Running:
     def policy(self, policy: Policy | None) -> None:
         self._workers.policy = policy
 
-    def set_threads(self, count: int) -> None:
+    def set_threads(self, count: int, *, reason: str = "asked for by set_threads") -> None:
         """So many workers run from now on, at most those that it was started with.
+
+        Args:
+            count: how many.
+            reason: who asks, or why; the change is told with it in ``progress().changes`` of each flow.
 
         Raises:
             BuildError: that is no number of 1 or more.
         """
         require_count("threads", count)
+        require_text("set_threads", reason=reason)
+        before = self._workers.threads
         self._workers.set_threads(count)
+        for run in self._runs:
+            run.threads_changed(before, self._workers.threads, reason)
 
     def stop(self) -> None:
         """Ends all flows now, and the threads; what is on its way is dropped."""

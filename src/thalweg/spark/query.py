@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
-from thalweg.checks import meant, refuse
+from thalweg.checks import meant, refuse, require_text
 from thalweg.drawing import card, show_live
 from thalweg.embedded import tell_dropped
 from thalweg.engine.observer import Observer
@@ -256,18 +256,23 @@ class Query:
             raise refuse("tick", "now", "a time of the flow, an int", now)
         self._command(command="tick", time=now)
 
-    def rescale(self, *, slots: int) -> None:
+    def rescale(self, *, slots: int, reason: str = "asked for by query.rescale") -> None:
         """Changes the number of slots from the next batch on; the state moves with its buckets.
 
         With ``slots="auto"`` that ends the search for a number.
+
+        Args:
+            slots: how many.
+            reason: who asks, or why; the change is told with it in ``progress().changes``, the log and on the page.
 
         Raises:
             BuildError: it is no number of slots, or more than the routing table of this query can have.
         """
         if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
             raise BuildError(f"rescale: slots is a number of 1 or more, got {slots!r}")
+        require_text("rescale", reason=reason)
         self._batches.require_slots(slots)
-        self._batches.numbers.slots = slots
+        self._batches.numbers.rescale(slots, self._batch, reason)
         self._command(command="rescale", slots=slots)
 
     def _command(self, **content: Any) -> None:
@@ -406,7 +411,7 @@ class Query:
             flow=self._flow.name, status=self._how(), error="" if error is None else reason_of(error),
             at_s=time.time(), seconds=time.monotonic() - self._began_s, rows_in=batches.rows_in,
             slots=batches.numbers.slots, threads=batches.numbers.threads, scheduler=self._scheduler,
-            links=self._links,
+            asked=batches.numbers.asked, links=self._links,
         )  # fmt: skip
 
     def _how(self) -> str:
