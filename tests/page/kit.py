@@ -7,6 +7,7 @@ import dataclasses
 import http.client
 import itertools
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ from thalweg.stats import Change, FaultyRow, Latency, OperatorProgress
 NOON_S = 1_796_025_600.0
 #: What a browser would run if a text became markup.
 SCRIPT = "<script>window.broken = 1</script><img src=x onerror='window.broken = 1'>"
+#: A function of a flow sets the first, and waits for the second: events cannot be captured, a module's can be named.
+BEGAN, GOES_ON = threading.Event(), threading.Event()
 
 
 class Showing:

@@ -41,7 +41,7 @@ from thalweg.engine.machine import usable_processors
 from thalweg.engine.meter import Meter
 from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
-from thalweg.errors import BuildError
+from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Source
@@ -326,8 +326,27 @@ class FlowHost:
                     self._write(engine.feed(name, chunk, bad))
                     for leaving in engine.advance():
                         self._write(leaving)
+                        self._require_going()
+                    if stop.is_set():
+                        break
+        self._require_going()
         for leaving in itertools.chain(engine.finish(), engine.settle()):
             self._write(leaving)
+
+    def _require_going(self) -> None:
+        if self._is_stopped:
+            raise ThalwegError(f"flow {self.plan.flow!r} was stopped before its end")
+
+    @property
+    def is_in_threads(self) -> bool:
+        """Whether many threads were asked for, so that they may be changed; a default run finds them itself."""
+        engine = self.engine
+        return isinstance(engine, ParallelEngine) and not isinstance(engine, AdaptiveEngine)
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether a controller says how many threads run."""
+        return self._elastic is not None
 
     def _write(self, leaving: Leaving) -> None:
         """Gives what left through sinks to where their rows go."""
