@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.brief import counted
 from thalweg.checks import (
+    Guessable,
     known_keywords_of,
     refuse,
     require_flag,
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 
 @known_keywords_of
-class Flow(SeveralVerbs, TagVerbs):
+class Flow(SeveralVerbs, TagVerbs, Guessable):
     """A named graph of operators.
 
     Args:

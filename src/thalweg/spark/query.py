@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
-from thalweg.checks import meant, refuse, require_text
+from thalweg.checks import Guessable, meant, refuse, require_text
 from thalweg.drawing import card, show_live
 from thalweg.embedded import tell_dropped
 from thalweg.engine.observer import Observer
@@ -42,7 +42,7 @@ log = logging.getLogger("thalweg")
 End = Literal["keep", "drain"]
 
 
-class Query:
+class Query(Guessable):
     """A running flow, with the verbs of Spark's StreamingQuery in snake case, and Thalweg's own.
 
     Made by :func:`thalweg.spark.start`.
