@@ -127,8 +127,8 @@ def edges(*pairs: str) -> tuple[StreamEdge, ...]:
     return tuple(made)
 
 
-def full(text: str = SCRIPT) -> Snapshot:
-    """A snapshot in which every field says something; ``text`` is where texts of the data are."""
+def full(text: str = SCRIPT, reason: str = SCRIPT) -> Snapshot:
+    """A snapshot in which every field says something; ``text`` is where texts of the data are, ``reason`` of users."""
     return Snapshot(
         flow="trips", host="spark", status="running", at_s=NOON_S, rows_in=1_234_567, seconds=95.0,
         rows_per_s=12_995.4, latency={"fares": Latency(10, 0.2, 0.1, 0.9, 1.5)},
@@ -172,7 +172,7 @@ def full(text: str = SCRIPT) -> Snapshot:
         changes=(
             change(12.0, "threads", "", 1, 2, "throughput 91k to 128k rows/s"),
             change(30.0, "replicas", "fare", 1, 2, "it has the longest queue"),
-            change(60.5, "slots", "", 2, 4, text),
+            change(60.5, "slots", "", 2, 4, reason),
             change(80.0, "table", "", 0, 1, "keys that come together", "too dear"),
         ),
         stuck=("fare",),
