@@ -63,7 +63,7 @@ NAMES = {
     "tw.kafka_source": "tw.kafka(",
     "tw.print_sink": "tw.each(print)", "tw.State": "@tw.state", "tw.minute": "tw.minutes(1)",
     "tw.timedelta": "tw.duration(",
-    "tw.simulate": "import thalweg.simulate", "tw.scheduling.FIFO": "FirstComeFirstServed()",
+    "tw.scheduling.FIFO": "FirstComeFirstServed()",
     "tw.scheduling.RoundRobbin": "did you mean 'RoundRobin'?", "stream.filtre": "did you mean 'filter'?",
     "result.out": 'result["out"]', "result.to_pandas": ".to_pandas()", "result.collect": "result.rows(",
     "rows.df": ".to_pandas()", "rows.toPandas": "to_pandas", "rows.collect": ".rows", "drawing.show": ".save(",
