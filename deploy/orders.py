@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import NamedTuple
 
 import thalweg as tw
@@ -47,16 +48,22 @@ def tell(bad: tw.Rejected) -> None:
 
 
 def main(*, follow: bool = True) -> None:
-    """Reads until the process ends, or with ``follow=False`` what is there."""
+    """Reads until it is told to end, or with ``follow=False`` what is there."""
     servers = os.environ.get("BROKERS", "localhost:9092")
-    tw.run(
-        flow,
-        {"orders": tw.kafka(servers, "orders", follow=follow)},
-        {"totals": tw.to_kafka(servers, "totals", key="user"), "bad": tw.each(tell)},
-        checkpoint=os.environ.get("STATE", "ckpt"),
-        every="1 second",
-        end="keep",
-    )
+    with tw.start() as running:
+        run = running.add(
+            flow,
+            {"orders": tw.kafka(servers, "orders", follow=follow)},
+            {"totals": tw.to_kafka(servers, "totals", key="user"), "bad": tw.each(tell)},
+            checkpoint=os.environ.get("STATE", "ckpt"),
+            every="1 second",
+            end="keep",
+        )
+        if follow:
+            # The first process of a container ignores signals that it has no function for.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: run.end())
+        run.result()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from thalweg import times
+from thalweg.checks import no_attribute
 from thalweg.errors import (
     BuildError,
     CheckpointError,
@@ -116,7 +117,7 @@ def __getattr__(name: str) -> Any:
         warn_renamed(f"tw.{name}", f"tw.times.{name}")
         return getattr(times, name)
     if name not in _LAZY:
-        raise AttributeError(f"module 'thalweg' has no attribute {name!r}")
+        raise no_attribute("thalweg", name, __all__)
     home = _LAZY[name]
     if home is None:
         return importlib.import_module(f"thalweg.{name}")

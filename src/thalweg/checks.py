@@ -13,10 +13,11 @@ import math
 import os
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeGuard, TypeVar
 
 from thalweg.brief import brief
 from thalweg.errors import BuildError, ThalwegError
+from thalweg.guesses import GUESSES, hint, hint_of_option
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -211,7 +212,7 @@ def known_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]
     """
     parameters = inspect.signature(function).parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return function  # it looks at them itself
+        return _keywords_of(function, None)  # it looks at them itself
     return _keywords_of(function, ())
 
 
@@ -223,20 +224,23 @@ def known_keywords_and(
 
 
 def _keywords_of(
-    function: Callable[Given, Result], more: tuple[str, ...]
+    function: Callable[Given, Result], more: tuple[str, ...] | None
 ) -> Callable[Given, Result]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(function).parameters.values()
     names = [one.name for one in parameters if one.kind in named and one.name != "self"]
-    names += more
+    names += more or ()
 
     @functools.wraps(function)
     def checked(*args: Given.args, **given: Given.kwargs) -> Result:
         for name in given:
-            if name not in names:
+            if more is not None and name not in names:
                 raise no_option(function.__qualname__.removesuffix(".__init__"), name, names)
         try:
             return function(*args, **given)
+        except TypeError:
+            refuse_call(function, args, given)
+            raise
         except ThalwegError as error:
             # The message says it all; frames of the library would only stand between it and the caller's line.
             failure = error
@@ -245,11 +249,79 @@ def _keywords_of(
     return checked
 
 
+def refuse_call(
+    function: Callable[..., Any], args: tuple[Any, ...], given: Mapping[str, Any]
+) -> None:
+    """Says how a function is called where its arguments do not fit it.
+
+    Raises:
+        TypeError: they do not.
+    """
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **given)
+    except TypeError as error:
+        shown = [
+            f"{'*' * one.kind.name.count('VAR')}{one.name}{'' if one.default is one.empty else '='}"
+            for one in signature.parameters.values()
+            if one.name != "self"
+        ]
+        name = function.__qualname__.rpartition(".")[2]
+        failure = TypeError(f"{name}: {error}; it is {name}({', '.join(shown)})")
+    else:
+        return
+    raise failure from None
+
+
 def no_option(where: str, name: str, names: Iterable[str]) -> BuildError:
     """The error of a keyword that a function does not have."""
     known = list(names)
     there = f"there are {', '.join(known)}" if known else "there are none"
-    return BuildError(f"{where}: there is no option {name!r}; {there}{meant(name, known)}")
+    hinted = hint_of_option(name, known)
+    more = f"; {hinted}" if hinted else meant(name, known)
+    return BuildError(f"{where}: there is no option {name!r}; {there}{more}")
+
+
+def no_attribute(
+    where: str, name: str, known: Iterable[str], table: str = "", own: str = ""
+) -> AttributeError:
+    """The error of a name that is not there, with what is meant by it, as far as that is known.
+
+    Args:
+        where: what was asked, as users call it: ``Stream``, ``tw.agg``.
+        name: that is not there.
+        known: the names that there are.
+        table: of :mod:`thalweg.guesses`; "" where it is called as ``where``.
+        own: what to write, where that is known already.
+    """
+    if name.startswith("_"):
+        return AttributeError(f"{where} has no {name!r}")
+    names = [one for one in known if not one.startswith("_")]
+    hinted = own or hint(table or where, name, names)
+    more = f": write {hinted}" if hinted else meant(name, names)
+    return AttributeError(f"{where} has no {name!r}{more}")
+
+
+class Guessable:
+    """A class whose missing names say what is meant, where people try those of other libraries."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self)
+            if name.startswith("_") or name in dir(
+                kind
+            ):  # a property of it asked for something else
+                raise AttributeError(f"{kind.__name__} has no {name!r}")
+            where = next((one.__name__ for one in kind.__mro__ if one.__name__ in GUESSES), "")
+            own = self._meant_by(name)
+            raise no_attribute(kind.__name__, name, dir(kind), where, own)
+
+        def _meant_by(self, name: str) -> str:
+            """What an object of its own content knows of the name; "" for nothing."""
+            return ""
 
 
 def known_keywords_of(owner: type[Class]) -> type[Class]:

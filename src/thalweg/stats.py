@@ -94,7 +94,7 @@ class Change:
         operator: whose replicas; empty for all else.
         before: how many there were; the epoch of the table before.
         after: how many there are from then on; where it was refused, how many were asked for; the epoch of the table.
-        reason: of the controller, or of the reconfiguration, with how many keys get another slot.
+        reason: of the controller, or of the reconfiguration, with how many keys get another slot; or who asked for it.
         refused: why it was not done; empty where it was.
     """
 

@@ -320,7 +320,7 @@ def test_run_in_this_process(flow_file: Path) -> None:
         assert "the input ends with its last row, as with --drain" in text
         assert read_back(out / "batch=0", format) == ["river", "delta", "bank"]
         code, text = local(flow_file, *given)
-        assert (code, "already has 1 batches" in text) == (1, True)
+        assert (code, "already has the output of 1 batch, of a run before" in text) == (1, True)
 
 
 def test_run_to_the_terminal(flow_file: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import signal
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -28,7 +32,7 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.merge
 def test_the_flow_goes_on_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two runs count each order once; what is no order is told, and stops nothing."""
+    """Told to end it ends behind a commit, and a second run counts each order once; what is no order stops nothing."""
     pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
     from thalweg_lab import brokers
 
@@ -40,7 +44,14 @@ def test_the_flow_goes_on_after_a_stop(tmp_path: Path, monkeypatch: pytest.Monke
         for number, value in enumerate((b'{"user": "ann", "cents": 1}', b"nonsense")):
             broker.send("orders", value, number, timestamp=1_700_000_000_000 + number)
         broker.flush()
-        module.main(follow=False)
+        container = subprocess.Popen(
+            [sys.executable, str(DEPLOY / "orders.py")], stdout=subprocess.PIPE, text=True
+        )
+        assert container.stdout is not None
+        assert container.stdout.readline().startswith("rejected topic 'orders' partition")
+        container.send_signal(signal.SIGTERM)  # docker stop
+        assert container.wait(60) == 0
+        container.stdout.close()
         broker.send("orders", b'{"user": "ann", "cents": 2}', 2, timestamp=1_700_000_000_009)
         broker.flush()
         module.main(follow=False)
@@ -63,6 +74,49 @@ def test_the_image_copies_what_there_is() -> None:
     assert [name for name in copied if not (ROOT / name).exists()] == []
     assert ignored[0] == "*"
     assert [name for name in copied if f"!{name}" not in ignored] == []
+
+
+def test_the_image_is_told_what_there_is() -> None:
+    """The extra, the program that is started, and the folders of cache and state; its Python is one that is tried."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (version,) = re.findall(r"^FROM python:([\d.]+)-slim$", text, re.MULTILINE)
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+    (extra,) = re.findall(r"pip install .* -c (?:requirements\.lock) '\.\[(\w+)\]'", text)
+    assert extra in project["optional-dependencies"]
+    (started,) = re.findall(r'^CMD \["python", "(.+)"\]$', text, re.MULTILINE)
+    workdir = re.findall(r"^WORKDIR (.+)$", text, re.MULTILINE)[-1]
+    assert re.search(rf"^COPY .*deploy/{started} {workdir}/{started}$", text, re.MULTILINE)
+    folders = set(re.findall(r'"(/\w+)"', re.findall(r"^VOLUME (.+)$", text, re.MULTILINE)[0]))
+    assert folders == {"/state", "/cache"} and "THALWEG_CACHE_DIR=/cache" in text
+    assert all(re.search(rf"mkdir .*{one}\b", text) for one in folders)
+
+
+def test_the_page_names_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands go to services of the Compose file; topics, a message, the operator and the key are the flow's."""
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML, which the docs extra brings")
+    page = (
+        (ROOT / "docs" / "howto" / "containers.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    )
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    assert (
+        set(re.findall(r"compose\.yaml (?:exec|logs) (\w+)", page))
+        == {"broker", "flow"}
+        <= set(services)
+    )
+    module = orders(monkeypatch)
+    nodes = {node.name: node for node in module.flow.nodes}
+    topics = {"orders", "totals"} <= set(nodes)
+    assert topics and "for topic in orders totals;" in services["topics"]["command"][0]
+    assert "topic produce orders" in page and "topic consume totals" in page
+    (message,) = re.findall(r'echo "(\{.+?\})"', page)
+    order = module.Order(**json.loads(message.replace("\\", "")))
+    (folder, operator, key) = re.findall(
+        r"thalweg state show (\S+) --operator (\w+) --key (\w+)", page
+    )[0]
+    assert operator in nodes and key == order.user
+    assert folder == services["flow"]["environment"]["STATE"]
+    assert {one.partition(":")[2] for one in services["flow"]["volumes"]} == {"/state", "/cache"}
 
 
 def test_compose_names_what_there_is() -> None:

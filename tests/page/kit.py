@@ -7,6 +7,7 @@ import dataclasses
 import http.client
 import itertools
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ from thalweg.stats import Change, FaultyRow, Latency, OperatorProgress
 NOON_S = 1_796_025_600.0
 #: What a browser would run if a text became markup.
 SCRIPT = "<script>window.broken = 1</script><img src=x onerror='window.broken = 1'>"
+#: A function of a flow sets the first, and waits for the second: events cannot be captured, a module's can be named.
+BEGAN, GOES_ON = threading.Event(), threading.Event()
 
 
 class Showing:
@@ -35,18 +38,18 @@ class Showing:
     def __init__(self, *snapshots: Snapshot) -> None:
         self.snapshots = list(snapshots)
         self.seen: Mapping[str, Any] | None = None
-        self.asked: list[tuple[str, Any]] = []
+        self.asked: list[tuple[str, Any, str]] = []
 
     def __call__(self) -> list[Shown]:
         return [Shown(one, self.seen) for one in self.snapshots]
 
     def actions(self) -> Iterator[Action]:
-        def rescale(slots: int) -> str:
-            self.asked.append(("rescale", slots))
+        def rescale(slots: int, who: str) -> str:
+            self.asked.append(("rescale", slots, who))
             self.snapshots[0] = dataclasses.replace(self.snapshots[0], slots=slots)
             return f"{slots} slots from the next batch on"
 
-        def stop(_: None) -> str:
+        def stop(_: None, who: str) -> str:
             raise ValueError(SCRIPT)
 
         yield Action(
@@ -55,7 +58,7 @@ class Showing:
         )  # fmt: skip
         yield Action(
             name="policy", label="Policy", choices=("none", "Chain"), now="none",
-            explains="Who runs next.", does=lambda name: f"policy {name}",
+            explains="Who runs next.", does=lambda name, who: f"policy {name}",
         )  # fmt: skip
         yield Action(
             name="stop", flow="trips", label="Stop", explains="It ends.", does=stop, is_final=True
@@ -124,8 +127,8 @@ def edges(*pairs: str) -> tuple[StreamEdge, ...]:
     return tuple(made)
 
 
-def full(text: str = SCRIPT) -> Snapshot:
-    """A snapshot in which every field says something; ``text`` is where texts of the data are."""
+def full(text: str = SCRIPT, reason: str = SCRIPT) -> Snapshot:
+    """A snapshot in which every field says something; ``text`` is where texts of the data are, ``reason`` of users."""
     return Snapshot(
         flow="trips", host="spark", status="running", at_s=NOON_S, rows_in=1_234_567, seconds=95.0,
         rows_per_s=12_995.4, latency={"fares": Latency(10, 0.2, 0.1, 0.9, 1.5)},
@@ -169,7 +172,7 @@ def full(text: str = SCRIPT) -> Snapshot:
         changes=(
             change(12.0, "threads", "", 1, 2, "throughput 91k to 128k rows/s"),
             change(30.0, "replicas", "fare", 1, 2, "it has the longest queue"),
-            change(60.5, "slots", "", 2, 4, text),
+            change(60.5, "slots", "", 2, 4, reason),
             change(80.0, "table", "", 0, 1, "keys that come together", "too dear"),
         ),
         stuck=("fare",),

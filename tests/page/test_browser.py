@@ -58,7 +58,7 @@ def minutes(page: Page, snapshot: Snapshot) -> None:
 def test_pictures(tab: Any, tmp_path: Path) -> None:
     """The pictures of the documentation, of a flow like those of its examples; all its cards are in view."""
     folder = ASSETS if os.environ.get("THALWEG_PICTURES") else tmp_path
-    snapshot = full("yellow-3")
+    snapshot = full("yellow-3", reason="asked for on the page by 127.0.0.1")
     showing = Showing()
     with serving(showing, control=True) as page:
         minutes(page, snapshot)
@@ -146,7 +146,9 @@ def test_keyboard_themes_and_details(tab: Any) -> None:
         tab.keyboard.press("Enter")
         details = tab.locator("#details")
         assert (
-            "its function calls eval" in details.inner_text() and "24,198" in details.inner_text()
+            "its function calls eval" in details.inner_text()
+            and "24,198" in details.inner_text()
+            and "12,345 keys, 4.57 MB" in details.inner_text()
         )
         tab.locator("#details button", has_text="fares").click()
         assert tab.locator("#details h2").inner_text() == "fares"
@@ -181,7 +183,7 @@ def test_rescale_is_confirmed_and_shown(tab: Any) -> None:
         tab.click('[data-action="rescale"]')
         tab.click("#confirm")
         tab.wait_for_selector("dialog", state="detached")
-        assert showing.asked == [("rescale", 6)]
+        assert showing.asked == [("rescale", 6, "127.0.0.1")]
         tab.wait_for_selector('[data-field="slots"]:text-is("6")')
         tab.wait_for_selector("#control tbody tr")
         assert column(tab, "control", "came of it") == ["6 slots from the next batch on"]

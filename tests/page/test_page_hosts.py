@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import queue
 import threading
 import types
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.page import kit
 from tests.page.kit import request
 from typer.testing import CliRunner
 
 import thalweg as tw
 from thalweg.cli import app
 from thalweg.cli import page as page_command
-from thalweg.errors import CheckpointError
+from thalweg.embedded import running as running_module
+from thalweg.embedded import watched
+from thalweg.errors import BuildError, CheckpointError, ThalwegError
 from thalweg.page import Page
 from thalweg.scheduling import Chain
 from thalweg.snapshot import Snapshot
@@ -90,6 +95,13 @@ def test_flows_of_this_process(tmp_path: Path) -> None:
             ("durable", "savepoint")
         }
         assert do(page, "threads", 1) == "1 thread from now on" and run.progress().threads == 1
+        (change,) = run.progress().changes
+        assert (change.what, change.before, change.after) == ("threads", 3, 1)
+        assert change.reason == "asked for on the page by 127.0.0.1" and change.seconds >= 0
+        running.set_threads(2, reason="more is coming")
+        assert [one.reason for one in run.progress().changes][1:] == ["more is coming"]
+        assert "threads 1 → 2: more is coming" in str(run)
+        assert durable.progress().changes == ()  # it has threads of its own
         assert "from 1 to 3" in do(page, "threads", 4)
         assert do(page, "policy", "Chain") == "policy Chain from now on"
         assert isinstance(running.policy, Chain)
@@ -110,6 +122,130 @@ def test_flows_of_this_process(tmp_path: Path) -> None:
             name: Snapshot.from_json(json.dumps(one)) for name, one in flows.items()
         } == running.progress()
     assert "closed" in repr(page)
+
+
+class Watcher:
+    """Who looks at the page of a run that the test's own thread waits for, and does something there."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        looks: Callable[[Page], None],
+        lets_go: Callable[[], Any],
+    ) -> None:
+        self._pages: queue.Queue[Page] = queue.Queue()
+        self._looks, self._lets_go = looks, lets_go
+        self.failures: list[BaseException] = []
+        serve = watched.serve_page
+        monkeypatch.setattr(watched, "serve_page", lambda *a, **k: self._made(serve(*a, **k)))
+        monkeypatch.setattr(
+            running_module, "serve_page", lambda *a, **k: self._made(serve(*a, **k))
+        )
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def _made(self, page: Page) -> Page:
+        self._pages.put(page)
+        return page
+
+    def _look(self) -> None:
+        try:
+            self._looks(self._pages.get(timeout=60))
+        except BaseException as error:
+            self.failures.append(error)
+        finally:
+            self._lets_go()
+
+    def end(self) -> None:
+        self._thread.join(60)
+        assert not self.failures, self.failures
+
+
+@pytest.mark.parametrize("more", [{}, {"threads": 2}, {"slots": 2}])
+def test_a_run_in_the_calling_thread(monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]) -> None:
+    """``tw.run(page=True)`` is shown as long as it runs; the page ends its inputs, and the caller has the result."""
+    trips, seen = tw.push_source(), []
+
+    def looks(page: Page) -> None:
+        trips.push(Trip("JFK", 5))
+        seen.append(page)
+        assert offered(page) >= {("a", "end"), ("a", "stop")}
+        assert (("", "threads") in offered(page)) == ("slots" not in more)
+        if "threads" in more:
+            assert do(page, "threads", 1) and do(page, "policy", "Chain")
+        while not now(page)["flows"][0]["snapshot"]["rows_in"]:
+            pass
+        assert do(page, "end", flow="a") == "its inputs end here"
+
+    watcher = Watcher(monkeypatch, looks, trips.close)
+    result = tw.run(a_flow("a"), {"trips": trips}, page=True, control=True, **more)
+    watcher.end()
+    assert result.rows("paid") == [Trip("JFK", 5)] and "closed" in repr(seen[0])
+    reasons = [one.reason for one in result.progress.changes]
+    assert reasons == ["asked for on the page by 127.0.0.1"] * ("threads" in more)
+
+
+def test_a_run_that_is_stopped_on_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller gets an error, of inputs that are there already, too; without control nothing can be done."""
+
+    def fare(trip: Trip) -> int:
+        kit.BEGAN.set()
+        kit.GOES_ON.wait(60)
+        return trip.fare
+
+    flow = tw.Flow("a")
+    flow.source("trips", Trip).filter(lambda trip: fare(trip) > 0).sink("paid")
+
+    def looks(page: Page) -> None:
+        assert kit.BEGAN.wait(60) and do(page, "stop", flow="a") == "stopped"
+
+    for more in ({"threading": "manual"}, {"checkpoint": tmp_path / "ckpt"}):
+        kit.BEGAN.clear()
+        kit.GOES_ON.clear()
+        watcher = Watcher(monkeypatch, looks, kit.GOES_ON.set)
+        given: dict[str, Any] = {"chunk_rows": 1, "page": True, "control": True, **more}
+        files = tmp_path / "a.csv"
+        files.write_text("zone,fare\nJFK,52\nEWR,1\n")
+        with pytest.raises(ThalwegError, match="flow 'a' was stopped on its page before its end"):
+            tw.run(flow, {"trips": tw.files(str(files), "csv")}, **given)
+        watcher.end()
+    with pytest.raises(BuildError, match="add page=True"):
+        tw.run(flow, {"trips": []}, control=True)
+
+
+def test_several_flows_of_one_run_are_on_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a list of flows all are shown, and the page goes with the last."""
+    sources = {name: tw.push_source() for name in ("a", "b")}
+    pages = []
+
+    def looks(page: Page) -> None:
+        pages.append(page)
+        while len(now(page)["flows"]) < 2:
+            pass
+        assert "actions" not in now(page)
+
+    watcher = Watcher(monkeypatch, looks, lambda: [one.close() for one in sources.values()])
+    given = {name: {"trips": one} for name, one in sources.items()}
+    tw.run([a_flow("a"), a_flow("b")], given, page=True)
+    watcher.end()
+    assert "closed" in repr(pages[0])
+
+
+def test_programs_read_what_the_page_shows() -> None:
+    """``page.headers`` opens /now.json; who asks without it, or elsewhere, is told how."""
+    with tw.start(page=True) as running:
+        running.add(a_flow("a"), {"trips": tw.push_source()})
+        page = running.page
+        assert page is not None
+        page.feed.refresh()
+        base = page.url.partition("#")[0]
+        asked = urllib.request.Request(f"{base}now.json", headers=page.headers)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            assert json.load(answer)["flows"][0]["snapshot"]["flow"] == "a"
+        code, _, told = request(page, "GET", "/now.json", token=False)
+        assert code == 401 and "'Authorization: Bearer …'" in told
+        code, _, told = request(page, "GET", "/snapshot")
+        assert code == 404 and "/now.json" in told
 
 
 def test_what_is_not_left_to_the_page() -> None:

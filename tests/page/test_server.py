@@ -131,7 +131,11 @@ def test_nothing_is_done_without_control(caplog: pytest.LogCaptureFixture) -> No
         assert request(page, "POST", "/do", body="x" * 5_000)[0] == 413
         assert not showing.asked
         code, _, text = request(page, "POST", "/do", body=rescale, Origin=f"http://{page.address}")
-        assert code == 200 and json.loads(text)["is_done"] and showing.asked == [("rescale", 4)]
+        assert (
+            code == 200
+            and json.loads(text)["is_done"]
+            and showing.asked == [("rescale", 4, "127.0.0.1")]
+        )
         for wrong in (
             {"value": 9},
             {"value": 0},
@@ -162,7 +166,9 @@ def test_nothing_is_done_without_control(caplog: pytest.LogCaptureFixture) -> No
 
 def test_actions_check_what_they_are_given() -> None:
     """A number, a choice or nothing, and only what can be done now."""
-    action = Action(name="a", label="A", explains="", does=str, choices=("x",))
+    action = Action(
+        name="a", label="A", explains="", does=lambda value, who: str(value), choices=("x",)
+    )
     performer = Performer(lambda: [action])
     assert performer.perform({"action": "a", "value": "x"}, "me").text == "x"
     assert "one of x" in performer.perform({"action": "a", "value": "y"}, "me").text

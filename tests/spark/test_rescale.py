@@ -265,7 +265,7 @@ def test_stop_amid_a_batch(tmp_path: Path, spark: SparkSession) -> None:
 
 @pytest.mark.merge
 def test_slots_that_find_themselves(tmp_path: Path) -> None:
-    """A controller moves the slots 1, 3, 2, 4 between batches; then they are set by hand."""
+    """A controller moves the slots 1, 3, 2, 4 between batches; then they are set by hand, and a start has others."""
     rows = driver.make_rows(seed=12, count=1_600)
     source = tmp_path / "in"
     source.mkdir()
@@ -276,18 +276,23 @@ def test_slots_that_find_themselves(tmp_path: Path) -> None:
     try:
         for number in range(8):
             if number == 7:
-                query.rescale(slots=1)
+                query.rescale(slots=1, reason="night has come")
+                told = query.progress().changes[-1]
+                assert (told.before, told.after, told.reason) == (4, 1, "night has come")
+                assert told.seconds >= query.progress().changes[-2].seconds
             driver.write_files(source, rows[200 * number : 200 * number + 200], 1, first=number)
             query.process_all_available()
             seen += [p["slots"] for p in query.recent_progress if p["rows"]][len(seen) :]
         changes = [one for p in query.recent_progress for one in p["changes"]]
-        query.drain()
-        query.await_termination()
+        assert [one.after for one in query.progress().changes] == [3, 2, 4, 1]
     finally:
         query.stop()
+    query = driver.start(*places, slots=2, end="drain")
+    query.await_termination()
+    assert [one.reason for one in query.progress().changes] == ["started with 2 slots"]
     assert seen == [1, 1, 3, 3, 2, 2, 4, 1]
     assert [(one["what"], one["before"], one["after"]) for one in changes] == [
-        ("slots", 1, 3), ("slots", 3, 2), ("slots", 2, 4),
+        ("slots", 1, 3), ("slots", 3, 2), ("slots", 2, 4), ("slots", 4, 1),
     ]  # fmt: skip
     witness.compare(tmp_path / "out", tmp_path / "ckpt", rows, end=True)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from thalweg import times
+from thalweg.cli import progress
 from thalweg.columns.chunks import Chunk
 from thalweg.compiler.code import modules
 from thalweg.compiler.code import source as found
@@ -237,7 +238,7 @@ def test_a_script_is_compiled_once_for_all_processes(tmp_path: pathlib.Path) -> 
     """Functions of __main__: the second process loads what the first compiled, in silence."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    package = pathlib.Path(modules.__file__).parents[2]
+    package = pathlib.Path(modules.__file__).parents[3]
     seen = []
     for _ in range(2):
         run = subprocess.run(
@@ -298,6 +299,22 @@ def test_long_compilations_are_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.messages == ["compiling operators (first run; cached afterwards), now long …"]
     assert [one.after_s for one in timers] == [2.0, 0.5]
     assert all(one.calls == ["start", "cancel", "join"] for one in timers)
+
+
+def test_a_command_says_once_that_it_compiles(capsys: pytest.CaptureFixture[str]) -> None:
+    """It shows each compilation as it begins, so the line of those that have no display is none of its warnings."""
+    display = progress.open_display(live=False)
+    try:
+        modules.announce("mine")
+        modules.Patience()._tell("mine")
+        modules._LOG.warning("something else")
+    finally:
+        display.close()
+        for handler in [one for one in progress.log.handlers if hasattr(one, "thalweg_cli")]:
+            progress.log.removeHandler(handler)
+        progress.log.propagate = True
+    told = capsys.readouterr().err
+    assert told.count("compiling") == 1 and "warning: something else" in told
 
 
 def test_listeners_hear_of_compilations_only() -> None:

@@ -346,7 +346,7 @@ CALLS: Final[Mapping[str, Callable[[], Case]]] = {
         tw.run,
         {
             "flow": whole_flow(), **RUN, "classes": None, **THREADS, "chunk_rows": 10, "slots": None,
-            "routing": None,
+            "routing": None, "page": False, "control": False,
         },
     ),
     "tw.run with a checkpoint": lambda: (
@@ -747,9 +747,9 @@ LEFT: Final[Mapping[str, set[str]]] = {
     "tw.websocket": {"decode"},  # of all messages, see tw.kafka
     "tw.mqtt": {"decode"},  # of all messages, see tw.kafka
     "tw.nats": {"decode", "schema"},  # of all messages, see tw.kafka
-    "tw.run with a checkpoint": {*THREADS, "classes", "slots", "routing"},
-    "tw.run of slots": {*THREADS, *DURABLE, "classes"},
-    "tw.run of several": {*THREADS, *DURABLE, "slots", "routing"},
+    "tw.run with a checkpoint": {*THREADS, "classes", "slots", "routing", "page", "control"},
+    "tw.run of slots": {*THREADS, *DURABLE, "classes", "page", "control"},
+    "tw.run of several": {*THREADS, *DURABLE, "slots", "routing", "page", "control"},
     "testing.run": {"cuts", "options", "restart_every"},
     "testing.Session": {"chunk_rows", "options", "restart_every"},
 }

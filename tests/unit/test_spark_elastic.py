@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import pathlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +31,7 @@ from thalweg.spark.arguments import (
     warn_of_minimum,
 )
 from thalweg.spark.elastic import Adaptation, BatchChange, elastic
+from thalweg.spark.snapshots import changes_of
 
 ROWS = 100_000
 
@@ -77,6 +80,30 @@ def test_numbers_that_are_given_stay() -> None:
     assert run(numbers, 20, lambda slots, threads: 1e6) == []
     assert (numbers.slots, numbers.threads) == (3, 2)
     assert (numbers.most_slots, numbers.most_threads) == (3, 2)
+
+
+def test_changes_by_hand_are_told_once() -> None:
+    """What somebody asked for is there at once, with a batch later, never twice; the same number is no change."""
+    numbers = adaptation(2)
+    numbers.started_after(6, 3)
+    numbers.rescale(2, 6, "nothing new")
+    numbers.rescale(4, 6, "asked for by query.rescale")
+    assert [(one.before, one.after, one.batch) for one in numbers.asked] == [(3, 2, 6), (2, 4, 6)]
+    assert numbers.asked[0].reason == "started with 2 slots"
+    shown = changes_of([], numbers.asked)
+    assert [one.after for one in shown] == [2, 4] and shown[0].seconds == 0.0
+    asked = numbers.asked
+    batch = {
+        "at_s": time.time() + 1,
+        "batch_s": 1.0,
+        "changes": [dataclasses.asdict(one) for one in asked],
+    }
+    assert [one.after for one in changes_of([batch], asked)] == [2, 4]
+    numbers.rescale(5, 7, "during the batch")
+    numbers.told(len(asked))
+    assert [one.after for one in numbers.asked] == [5]
+    assert [one.after for one in changes_of([batch], numbers.asked)] == [2, 4, 5]
+    assert numbers.slots == 5 and len(numbers.changes) == 3
 
 
 @pytest.mark.parametrize(
@@ -160,7 +187,7 @@ def test_slots_follow_executors() -> None:
         fixed = adaptation(given)
         before = fixed.most_slots
         assert fixed.follow_cluster(1, 2) == () and fixed.most_slots == before
-    numbers.slots = 5
+    numbers.rescale(5, 1, "by hand")
     assert numbers.follow_cluster(7, 3) == () and numbers.slots == 5
 
 
@@ -181,7 +208,7 @@ def test_levels_stay_within_the_limits() -> None:
 def test_a_number_by_hand_ends_the_search() -> None:
     numbers = adaptation(Elastic(controller=Scripted(2, 3)))
     run(numbers, 2, lambda s, t: 1e6)
-    numbers.slots = 7
+    numbers.rescale(7, 1, "by hand")
     assert run(numbers, 10, lambda s, t: 1e6) == [] and numbers.slots == 7
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any, NamedTuple
 
@@ -63,6 +64,7 @@ def test_a_tag_is_checked() -> None:
     for given, says in (
         ({}, "needs a tag"),
         ({"urgent": [1]}, "must be a bool, int, float or str"),
+        ({"urgent": math.nan}, "not NaN"),
         ({"priority_class": -1}, "a priority class is an int"),
     ):
         with pytest.raises(BuildError, match=says), flow.tags(**given):

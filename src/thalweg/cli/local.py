@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -278,8 +279,10 @@ def _refuse_used_folders(outputs: Mapping[str, Given]) -> None:
     for name, one in outputs.items():
         if _is_folder(one) and (old := batches_in(one.path)):
             raise BuildError(
-                f"sink {name!r}: {one.path} already has {len(old)} batches; old and new rows would mix.\n"
-                "Delete them, or name another output folder."
+                f"sink {name!r}: {one.path} already has the output of {counted(len(old), 'batch')}, of a run before;"
+                " old and new rows would mix.\n"
+                f"Delete it (rm -r {shlex.quote(one.path)}) to have it written anew, name another output folder, or"
+                " add --checkpoint FOLDER from the first run on: then the next one goes on where that one stopped."
             )
 
 

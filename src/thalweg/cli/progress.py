@@ -67,6 +67,8 @@ class _Handler(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "is_announced", False):
+            return
         if record.levelno >= logging.WARNING:
             say(f"warning: {record.getMessage()}")
         else:

@@ -3,9 +3,11 @@
 The path of a function: ``source`` captures its text and free values on the driver, ``functions`` and
 ``expressions`` (``calls``, ``text``, ``containers``) turn it into typed code or refuse it, ``stateless`` and
 ``keyed`` put a kernel around it, ``modules`` writes, imports and compiles the whole under a fingerprint. What
-was refused is interpreted, with functions that ``freeze`` has cut off from later changes.
+was refused is interpreted, with functions that ``freeze`` has cut off from later changes; ``changed_copies`` tells of
+those that change what they captured.
 """
 
+from thalweg.compiler.changed_copies import tell_changed_copies
 from thalweg.compiler.code.modules import on_compile
 from thalweg.compiler.code.reasons import NotCompilable
 from thalweg.compiler.code.source import FunctionSource, describe
@@ -35,4 +37,5 @@ __all__ = [
     "keyed_kernel",
     "on_compile",
     "stateless_kernel",
+    "tell_changed_copies",
 ]

@@ -22,6 +22,7 @@ _IMMUTABLE: Final = (
     types.ModuleType,
     range,
 )
+_SHARED: Final = (types.BuiltinFunctionType, types.MethodType)
 
 
 def freeze(function: Callable[..., Any], operator: str = "") -> Callable[..., Any]:
@@ -45,6 +46,11 @@ def freeze(function: Callable[..., Any], operator: str = "") -> Callable[..., An
     return cast(
         "Callable[..., Any]", _Freezer(operator or function.__name__, function).run(function)
     )
+
+
+def is_kept(value: Any) -> bool:
+    """Whether functions see a captured value itself, since it cannot be changed, or is shared: a module, a class."""
+    return isinstance(value, (*_IMMUTABLE, *_SHARED, types.FunctionType))
 
 
 class _Freezer:
@@ -89,7 +95,7 @@ class _Freezer:
             return value
         if isinstance(value, types.FunctionType):
             return self.run(value) if value.__globals__ is self._home else value
-        if isinstance(value, (types.BuiltinFunctionType, types.MethodType)):
+        if isinstance(value, _SHARED):
             return value
         if id(value) not in self._kept:
             try:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from thalweg.brief import counted
+from thalweg.checks import Guessable
 from thalweg.drawing.graph import DrawnGraph
 from thalweg.drawing.mermaid import mermaid_of
 from thalweg.drawing.svg import svg_of
@@ -14,7 +15,7 @@ from thalweg.errors import BuildError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
-class Drawing:
+class Drawing(Guessable):
     """A graph as a picture; notebooks show it.
 
     Attributes:

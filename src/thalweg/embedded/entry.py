@@ -10,17 +10,27 @@ from thalweg.checks import known_keywords, meant, require_mapping
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
 from thalweg.embedded.amount import needs_one_thread, rows_at_most
-from thalweg.embedded.durable import Checkpoint, Durable, End, Every, durable_host, durable_of
+from thalweg.embedded.durable import (
+    Checkpoint,
+    Durable,
+    DurableHost,
+    End,
+    Every,
+    durable_host,
+    durable_of,
+)
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.flow_run import FlowRun
 from thalweg.embedded.host import FlowHost, Result, required_plan
 from thalweg.embedded.run_options import options_of
 from thalweg.embedded.running import Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
+from thalweg.embedded.watched import run_watched
 from thalweg.engine.idle_orders import refuse_between_slots
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.failures import told_once
 from thalweg.flow.flow import Flow
+from thalweg.page import asked_page
 from thalweg.scheduling import Policy
 from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.options import Options
@@ -51,6 +61,8 @@ def run(
     every: Every = None,
     end: End | None = None,
     drop: Sequence[str] = (),
+    page: bool | str | int = False,
+    control: bool = False,
 ) -> Result: ...
 
 
@@ -68,6 +80,8 @@ def run(
     period_s: float = 10.0,
     chunk_rows: int | None = None,
     options: Options | None = None,
+    page: bool | str | int = False,
+    control: bool = False,
 ) -> dict[str, Result]: ...
 
 
@@ -91,6 +105,8 @@ def run(
     every: Every = None,
     end: End | None = None,
     drop: Sequence[str] = (),
+    page: bool | str | int = False,
+    control: bool = False,
 ) -> Result | dict[str, Result]:
     """Runs a flow, or several side by side, in this process until their inputs end, and returns their outputs.
 
@@ -130,20 +146,23 @@ def run(
             finished; ``"keep"`` commits and returns, and a later run reads what has come since.
         drop: operators and sources that the checkpoint has and whose state may be given up, where the flow has them no
             more or cannot go on with it (docs/evolve.md).
+        page: True, or an address: shows the run in a browser until it ends, at the address that is said (docs/page.md).
+        control: the page also ends and stops it, and changes threads and policy where they were asked for.
 
     Raises:
         CheckpointError: the checkpoint is of another flow, in use, finished, or damaged.
         BuildError: an input is missing, there is no source or sink of a name, or what was given does not fit.
         DataError: a row does not fit its record, or a function raised, under ``errors="fail"``. Of several flows the
             first that fails ends the others.
-        EnvironmentProblem: a file cannot be written, or a peer cannot be reached.
+        EnvironmentProblem: a file cannot be written, a peer cannot be reached, or an address is not free.
+        ThalwegError: it was stopped on the page.
     """
     try:
         return _run(
             flow, inputs, sinks, classes=classes, threads=threads, threading=threading,
             policy=policy, controller=controller, period_s=period_s, chunk_rows=chunk_rows,
             options=options, slots=slots, routing=routing,
-            durable=durable_of("run", checkpoint, every, end, drop),
+            durable=durable_of("run", checkpoint, every, end, drop), page=page, control=control,
         )  # fmt: skip
     except ThalwegError as error:
         _LOG.debug("the failure in full", exc_info=error)
@@ -167,7 +186,10 @@ def _run(
     slots: int | None,
     routing: Routing,
     durable: Durable | None,
+    page: bool | str | int,
+    control: bool,
 ) -> Result | dict[str, Result]:
+    asked_page("run", page, control)
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
     for name, given in {"sinks": sinks, "classes": classes}.items():
@@ -181,7 +203,9 @@ def _run(
                 "checkpoint= takes one flow, not several; tw.start() adds several, each with a checkpoint of its own"
             )
         how = options or options_of(threads, threading, policy, controller, period_s)
-        return _run_several(flow, inputs, sinks or {}, classes or {}, chunk_rows, how)
+        return _run_several(
+            flow, inputs, sinks or {}, classes or {}, chunk_rows, how, page=page, control=control
+        )
     if classes is not None:
         raise BuildError("classes= needs several flows: pass a list of flows")
     if durable is not None:
@@ -189,15 +213,20 @@ def _run(
         plan = required_plan(flow, inputs)
         is_manual = threading == "manual"
         count = 1 if is_manual else None if threads is None else int(threads)
-        return durable_host(
+        durable_one = durable_host(
             plan, inputs, sinks or {}, durable, chunk_rows=chunk_rows, threads=count
-        ).run(Event())
+        )
+        return _run_one(durable_one, page, control=control)
     host = host_of(
         flow, inputs, sinks or {}, threads=threads, threading=threading, policy=policy,
         controller=controller, period_s=period_s, chunk_rows=chunk_rows, options=options,
         slots=slots, routing=routing,
     )  # fmt: skip
-    return host.run(Event())
+    return _run_one(host, page, control=control)
+
+
+def _run_one(host: FlowHost | DurableHost, page: bool | str | int, *, control: bool) -> Result:
+    return host.run(Event()) if page is False else run_watched(host, page, control=control)
 
 
 def host_of(
@@ -286,6 +315,9 @@ def _run_several(
     classes: Mapping[str, int],
     chunk_rows: int | None,
     how: Options | None,
+    *,
+    page: bool | str | int,
+    control: bool,
 ) -> dict[str, Result]:
     names = _names(flows)
     for what, given in {"inputs": inputs, "sinks": sinks, "classes": classes}.items():
@@ -293,7 +325,8 @@ def _run_several(
     if how is None:
         raise BuildError("threading='manual' runs one flow, not several")
     more = len(flows) > Reserve().flows
-    with Running(how, Reserve.of_flows(len(flows)) if more else None) as running:
+    reserve = Reserve.of_flows(len(flows)) if more else None
+    with Running(how, reserve, page=page, control=control) as running:
         runs = [
             running.prepare(
                 flow, inputs.get(name, {}), sinks.get(name), chunk_rows=chunk_rows,

@@ -83,6 +83,11 @@ class FlowRun:
         """Looks what is back-pressured, for the next :meth:`progress`."""
         self._host.look()
 
+    def threads_changed(self, before: int, after: int, reason: str) -> None:
+        """Others are the threads that it shares now; one with a checkpoint has its own."""
+        if isinstance(self._host, FlowHost) and self.is_active:
+            self._host.threads_changed(before, after, reason)
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until it has ended, for so long at most; whether it has."""
         return self._never_begins or self._background.wait(timeout_s)

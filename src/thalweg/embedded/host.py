@@ -41,6 +41,7 @@ from thalweg.engine.port_room import PortRooms
 from thalweg.engine.serial import SerialEngine
 from thalweg.engine.stamps import Stamps
 from thalweg.engine.watermarks.idle_clock import refuse_useless
+from thalweg.errors import ThalwegError
 from thalweg.flow.failures import reason_of
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Source
@@ -119,6 +120,8 @@ class FlowHost:
         plan = narrowed(plan, by_column(inputs))
         self.plan = plan
         self._changes = changes
+        #: of threads, by hand
+        self._asked: list[Change] = []
         self._rows = _source_rows(chunk_rows, how)
         #: nobody has said how many rows move at once
         self._adapts = chunk_rows is None
@@ -260,8 +263,27 @@ class FlowHost:
                     self._write(engine.feed(name, rows, bad))
                     for leaving in engine.advance():
                         self._write(leaving)
+                        self._require_going()
+                    if stop.is_set():
+                        break
+        self._require_going()
         for leaving in itertools.chain(engine.finish(), engine.settle()):
             self._write(leaving)
+
+    def _require_going(self) -> None:
+        if self._is_stopped:
+            raise ThalwegError(f"flow {self.plan.flow!r} was stopped before its end")
+
+    @property
+    def is_in_threads(self) -> bool:
+        """Whether many threads were asked for, so that they may be changed; a default run finds them itself."""
+        engine = self.engine
+        return isinstance(engine, ParallelEngine) and not isinstance(engine, AdaptiveEngine)
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether a controller says how many threads run."""
+        return self._elastic is not None
 
     def _write(self, leaving: Leaving) -> None:
         """Gives what left through sinks to where their rows go."""
@@ -284,6 +306,23 @@ class FlowHost:
         if self._final is None:
             self._meter.look()
 
+    def threads_changed(self, before: int, after: int, reason: str) -> None:
+        """Somebody has given it another number of threads."""
+        if before != after:
+            seconds = (time.monotonic_ns() - self._began) * 1e-9
+            self._asked.append(
+                Change(
+                    seconds=seconds, what="threads", operator="", before=before, after=after, reason=reason
+                )
+            )  # fmt: skip
+            _LOG.info("threads: %d -> %d, %s", before, after, reason)
+
+    def _all_changes(self) -> tuple[Change, ...]:
+        decided = self._changes if self._elastic is None else self._elastic.changes
+        if not self._asked:
+            return tuple(decided)
+        return tuple(sorted([*decided, *self._asked], key=lambda one: one.seconds))
+
     def _snapshot(self, status: str, error: str = "") -> Snapshot:
         beside, elastic = self.engine.beside, self._elastic
         latency = {name: one.latency() for name, one in self._latency.items()}
@@ -303,7 +342,7 @@ class FlowHost:
             idle=idle,
             threads=1 if beside is None else beside.threads,
             slots=self.engine.table.slots if isinstance(self.engine, SlottedEngine) else 1,
-            changes=tuple(self._changes if elastic is None else elastic.changes),
+            changes=self._all_changes(),
             stuck=elastic.stuck if elastic is not None else (),
             policy=policy_of(self.engine),
         )

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from thalweg.brief import brief, counted
-from thalweg.checks import meant, require_count
+from thalweg.checks import Guessable, meant, require_count
 from thalweg.columns.chunks import Chunk
 from thalweg.errors import BuildError, EnvironmentProblem
 from thalweg.flow.failures import shorten
@@ -27,7 +27,7 @@ _COUNTS: Final = ("in", "out", "late", "rejected")
 
 
 @dataclasses.dataclass(slots=True, repr=False)
-class Result:
+class Result(Guessable):
     """What an embedded run gave.
 
     ``sinks`` has a pyarrow table for each sink that collects, in the order of the flow; ``counts`` rows in, out, late
@@ -56,6 +56,10 @@ class Result:
         """
         self._chunks_of(sink)
         return SinkRows(sink, self)
+
+    def _meant_by(self, name: str) -> str:
+        kept = object.__getattribute__(self, "_chunks")
+        return f'result["{name}"], or result.rows("{name}")' if name in kept else ""
 
     def __iter__(self) -> Iterator[str]:
         """The sinks whose rows are kept."""
@@ -121,7 +125,7 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
-class SinkRows:
+class SinkRows(Guessable):
     """The output of a sink, as the caller wants it: records, an Arrow table, pandas or Polars.
 
     Attributes:

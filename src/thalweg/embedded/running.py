@@ -14,6 +14,7 @@ from thalweg.checks import (
     require_count,
     require_instance,
     require_mapping,
+    require_text,
 )
 from thalweg.connectors import GivenSink
 from thalweg.elasticity import Controller
@@ -220,14 +221,22 @@ class Running:
     def policy(self, policy: Policy | None) -> None:
         self._workers.policy = policy
 
-    def set_threads(self, count: int) -> None:
+    def set_threads(self, count: int, *, reason: str = "asked for by set_threads") -> None:
         """So many workers run from now on, at most those that it was started with.
+
+        Args:
+            count: how many.
+            reason: who asks, or why; the change is told with it in ``progress().changes`` of each flow.
 
         Raises:
             BuildError: that is no number of 1 or more.
         """
         require_count("threads", count)
+        require_text("set_threads", reason=reason)
+        before = self._workers.threads
         self._workers.set_threads(count)
+        for run in self._runs:
+            run.threads_changed(before, self._workers.threads, reason)
 
     def stop(self) -> None:
         """Ends all flows now, and the threads; what is on its way is dropped."""

@@ -51,7 +51,7 @@ class Shared(Protocol):
 
     policy: Policy | None
 
-    def set_threads(self, count: int) -> None: ...
+    def set_threads(self, count: int, *, reason: str) -> None: ...
 
 
 def actions_of(run: Endable) -> Iterator[Action]:
@@ -60,13 +60,13 @@ def actions_of(run: Endable) -> Iterator[Action]:
         return
     kept = run.checkpoint is not None
     yield Action(
-        name="end", flow=run.name, label="End its inputs", does=lambda _: _said(run.end, "its inputs end here"),
+        name="end", flow=run.name, label="End its inputs", does=lambda *_: _said(run.end, "its inputs end here"),
         explains="What has come runs through and is committed; the next start goes on." if kept
         else "What has come runs through, remaining timers fire, and the flow ends with its result.",
         is_final=True,
     )  # fmt: skip
     yield Action(
-        name="stop", flow=run.name, label="Stop now", does=lambda _: _said(run.stop, "stopped"),
+        name="stop", flow=run.name, label="Stop now", does=lambda *_: _said(run.stop, "stopped"),
         explains="What is on its way is dropped; the next start goes on behind the last commit." if kept
         else "What is on its way is dropped, and there is no result.",
         is_final=True,
@@ -78,7 +78,7 @@ def actions_of(run: Endable) -> Iterator[Action]:
 def savepoint_action(flow: str, checkpoint: str) -> Action:
     """Copies a checkpoint to a folder beside it."""
     return Action(
-        name="savepoint", flow=flow, label="Make a savepoint", does=lambda _: _saved(checkpoint),
+        name="savepoint", flow=flow, label="Make a savepoint", does=lambda *_: _saved(checkpoint),
         explains="The newest committed batch is copied to a new folder beside the checkpoint; the flow goes on.",
     )  # fmt: skip
 
@@ -106,12 +106,17 @@ def shared_actions(shared: Shared, threads: int, most: int | None) -> Iterator[A
     )  # fmt: skip
 
 
-def _threads(shared: Shared, count: int) -> str:
-    shared.set_threads(count)
+def asked_by(who: str) -> str:
+    """The reason of a change that somebody at an address asked for."""
+    return f"asked for on the page by {who}"
+
+
+def _threads(shared: Shared, count: int, who: str) -> str:
+    shared.set_threads(count, reason=asked_by(who))
     return f"{counted(count, 'thread')} from now on"
 
 
-def _policy(shared: Shared, name: str) -> str:
+def _policy(shared: Shared, name: str, _: str) -> str:
     shared.policy = _POLICIES[name]()
     return f"policy {name} from now on"
 

@@ -27,6 +27,7 @@ from thalweg.compiler import (
     key_step,
     keyed_kernel,
     stateless_kernel,
+    tell_changed_copies,
 )
 from thalweg.engine.interpreter.keyed import InterpretedKeyed
 from thalweg.engine.interpreter.stateless import InterpretedChain, InterpretedKey
@@ -87,6 +88,7 @@ def prepare(plan: Plan) -> Prepared:
     for node in plan.nodes:
         for role, function in functions_of(node):
             sources[node.index, role] = describe(function.call)
+            tell_changed_copies(function.call, node.name)
             node = _with_frozen(node, role, function)
         nodes.append(node)
     prepared = Prepared(dataclasses.replace(plan, nodes=tuple(nodes)), sources)

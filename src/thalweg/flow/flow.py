@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from thalweg.brief import counted
 from thalweg.checks import (
+    Guessable,
     known_keywords_of,
     require_flag,
     require_text,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 
 @known_keywords_of
-class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
+class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs, Guessable):
     """A named graph of operators.
 
     Args:

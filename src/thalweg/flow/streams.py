@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from thalweg.checks import known_keywords_of, refuse, require_flag, require_function, require_text
+from thalweg.checks import (
+    Guessable,
+    known_keywords_of,
+    refuse,
+    require_flag,
+    require_function,
+    require_text,
+)
 from thalweg.errors import BuildError
 from thalweg.flow.asynchronous import AsyncVerbs
 from thalweg.flow.by_key.keyed import KeyedStream
@@ -53,7 +60,12 @@ if TYPE_CHECKING:
 @known_keywords_of
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Stream(
-    WholeVerbs[Row], JoinVerbs[Row], LookupVerbs[Row], AsyncVerbs[Row], StatelessVerbs[Row]
+    WholeVerbs[Row],
+    JoinVerbs[Row],
+    LookupVerbs[Row],
+    AsyncVerbs[Row],
+    StatelessVerbs[Row],
+    Guessable,
 ):
     """An ordered stream of records; the verbs append operators to its flow.
 
@@ -66,6 +78,21 @@ class Stream(
     schema: Schema
     time: FieldType | None
     own: key_order.Own | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, key: object) -> NoReturn:
+            """Columns, and rows in a loop, as frames have them."""
+            raise TypeError(
+                "a Stream has no rows or columns to take: fields are read in functions of a row, such as"
+                ' .filter(lambda row: row.n > 0), or named: .key_by("user"); rows are in the result of tw.run'
+            )
+
+    def _meant_by(self, name: str) -> str:
+        schema = self.__dict__.get("schema")
+        if schema is None or name not in schema.names:
+            return ""
+        return f'a function of the row, row.{name} in it, or the name where fields are asked for: .key_by("{name}")'
 
     @property
     def late(self) -> Stream[Row]:

@@ -39,7 +39,7 @@ class TagVerbs:
                 readings.filter(too_hot).sink("alarms")
 
         Raises:
-            BuildError: there are none, or a value is no bool, int, float or str.
+            BuildError: there are none, or a value is no bool, int, float or str, or NaN.
         """
         if not tags:
             raise BuildError(f"flow {self.name!r}: tags() needs a tag, such as urgent=1")
@@ -49,6 +49,10 @@ class TagVerbs:
             elif not isinstance(value, (bool, int, float, str)):
                 raise BuildError(
                     f"flow {self.name!r}: tag {tag!r} must be a bool, int, float or str, not {value!r}"
+                )
+            elif value != value:
+                raise BuildError(
+                    f"flow {self.name!r}: tag {tag!r} must be a value that a policy can compare, not NaN"
                 )
         first = self._next()
         try:

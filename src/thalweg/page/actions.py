@@ -26,7 +26,7 @@ class Action:
         flow: to which flow; empty for what all share.
         label: what its button says.
         explains: what comes of it, for who is asked to confirm it.
-        does: does it, with a number, one of the choices, or None, and says what was done.
+        does: does it, with a number, one of the choices, or None, and the address that asked, and says what was done.
         choices: one of them must be given.
         least, most: a number between them must be given, where ``least`` is not None.
         now: what holds now, as text.
@@ -36,7 +36,7 @@ class Action:
     name: str
     label: str
     explains: str
-    does: Callable[[Any], str]
+    does: Callable[[Any, str], str]
     flow: str = ""
     choices: tuple[str, ...] = ()
     least: int | None = None
@@ -114,7 +114,7 @@ class Performer:
         name, flow = str(asked.get("action")), str(asked.get("flow") or "")
         with self._lock:
             try:
-                text, is_done = self._done(name, flow, asked.get("value")), True
+                text, is_done = self._done(name, flow, asked.get("value"), who), True
             except ThalwegError as error:
                 text, is_done = str(error), False
             except Exception as error:
@@ -128,9 +128,9 @@ class Performer:
         )
         return done
 
-    def _done(self, name: str, flow: str, value: Any) -> str:
+    def _done(self, name: str, flow: str, value: Any, who: str) -> str:
         for one in self._actions():
             if (one.name, one.flow) == (name, flow):
-                return one.does(one.value_of(value))
+                return one.does(one.value_of(value), who)
         known = ", ".join(one.name for one in self._actions() if one.flow == flow) or "nothing"
         raise BuildError(f"{name!r} cannot be done now; what can be is: {known}")

@@ -107,7 +107,10 @@ class _Requests(http.server.BaseHTTPRequestHandler):
             one = page.files[path]
             self._send(HTTPStatus.OK, one.kind, one.content)
         elif path not in ("/events", "/now.json"):
-            self._answer(HTTPStatus.NOT_FOUND, "there is nothing at this path")
+            self._answer(
+                HTTPStatus.NOT_FOUND,
+                "there is nothing at this path: programs ask for /now.json or /events",
+            )
         elif not self._has_token():
             return
         elif path == "/now.json":
@@ -155,7 +158,8 @@ class _Requests(http.server.BaseHTTPRequestHandler):
             return True
         self._answer(
             HTTPStatus.UNAUTHORIZED,
-            "the token is missing or wrong: open the address that was printed",
+            "the token is missing or wrong: open the address that was printed; a program sends what is behind its # as"
+            " the header 'Authorization: Bearer …'",
         )
         return False
 
@@ -262,6 +266,11 @@ class Page:
         """What to open; who has it sees the flows, and with ``control=True`` changes them."""
         host = socket.gethostname() if is_everywhere(self.host) else shown_host(self.host)
         return f"http://{host}:{self._server.server_port}/#{self.token}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a program sends with its requests: the token, as browsers get it behind ``#`` of the address."""
+        return {"Authorization": f"Bearer {self.token}"}
 
     def start(self) -> None:
         """Begins to answer; once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from thalweg.checks import no_attribute
 from thalweg.renamed import warn_renamed
 from thalweg.scheduling.admission import (
     Admission,
@@ -58,7 +59,7 @@ from thalweg.scheduling.streams import FreeList
 
 def __getattr__(name: str) -> Any:
     if name != "Decision":
-        raise AttributeError(f"module 'thalweg.scheduling' has no attribute {name!r}")
+        raise no_attribute("tw.scheduling", name, __all__)
     warn_renamed("tw.scheduling.Decision", "tw.scheduling.Admitted")
     return Admitted
 

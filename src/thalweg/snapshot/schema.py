@@ -223,7 +223,7 @@ class Snapshot:
         state: by operator with state.
         threads: how many workers may run now; 1 where the calling thread runs all; on Spark of each slot.
         slots: how many there are.
-        changes: of threads, replicas and slots by a controller, or of the routing table, in order.
+        changes: of threads, replicas and slots by a controller or by hand, or of the routing table, in order.
         stuck: the operators in which threads sit that were told to suspend.
         policy: what it decided last.
         keys: where keys and tuples went between slots.

@@ -1,5 +1,8 @@
 """Run a flow on Spark: sessions, inputs, sinks, and the query."""
 
+from typing import Any
+
+from thalweg.checks import no_attribute
 from thalweg.errors import missing_package
 
 try:
@@ -47,3 +50,7 @@ __all__ = [
     "session",
     "start",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise no_attribute("tw.spark", name, __all__)

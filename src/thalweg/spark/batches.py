@@ -169,6 +169,8 @@ class BatchRunner:
             context, self.plan, store.fs, store.root, locality, latest, slots
         )
         self.numbers.limit_slots(self._routing.most_slots)
+        if latest is not None:
+            self.numbers.started_after(latest.batch, latest.slots)
 
     def run(
         self, frame: DataFrame, batch: int, *, ends: bool, admission_wait_s: float = 0.0
@@ -220,12 +222,14 @@ class BatchRunner:
         progress["parts_s"] = parts_of(parts, started + wall_s)
         progress["at_s"] = time.time()
         self.rows_in += progress["rows"]
+        asked = self.numbers.asked
         changes = self._adapt(progress, table_changes(batch, routed))
         most = self._placement.cores // cores_of_task(self.spark)
-        changes = [*changes, *self.numbers.follow_cluster(batch, most)]
+        changes = [*asked, *changes, *self.numbers.follow_cluster(batch, most)]
         progress["slots_reason"] = self.numbers.slots_reason
         progress["changes"] = [dataclasses.asdict(one) for one in changes]
         self.progress.append(progress)
+        self.numbers.told(len(asked))
 
     def _adapt(
         self, said: Mapping[str, Any], tables: Sequence[BatchChange]

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from thalweg.brief import counted
 from thalweg.checks import is_int_from, known_keywords_of
 from thalweg.elasticity import (
     BatchCosts,
@@ -81,13 +83,19 @@ class Elastic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchChange:
-    """A number that was changed behind a batch, or the epoch of the routing table, and why."""
+    """A number that was changed behind a batch, or the epoch of the routing table, and why.
+
+    Attributes:
+        batch: the last that ran, or runs, as it was before.
+        at_s: when somebody asked for it, seconds since 1970; None where it follows from the batch.
+    """
 
     batch: int
     what: Literal["slots", "threads", "table"]
     before: int
     after: int
     reason: str
+    at_s: float | None = None
 
 
 class _Number:
@@ -149,16 +157,46 @@ class Adaptation:
         #: more slots than an operator has buckets have nothing to do
         self._buckets: int | None = None
         self.changes: list[BatchChange] = []
+        #: changes by hand that no batch has told yet
+        self._asked: list[BatchChange] = []
 
     @property
     def slots(self) -> int:
         """How many the next batch has."""
         return self._slots.level
 
-    @slots.setter
-    def slots(self, slots: int) -> None:
-        """By hand: from the next batch on, and for good."""
-        self._slots.level, self._slots.controller = slots, None
+    def rescale(self, slots: int, batch: int, reason: str) -> None:
+        """By hand: from the next batch on, and for good.
+
+        Args:
+            slots: how many.
+            batch: the last that ran, or runs.
+            reason: who asked.
+        """
+        before, self._slots.level, self._slots.controller = self._slots.level, slots, None
+        if before == slots:
+            return
+        self._by_hand(BatchChange(batch, "slots", before, slots, reason, time.time()))
+
+    def started_after(self, batch: int, slots: int) -> None:
+        """The batch before this start had so many slots."""
+        if slots != self.slots:
+            reason = f"started with {counted(self.slots, 'slot')}"
+            self._by_hand(BatchChange(batch, "slots", slots, self.slots, reason, time.time()))
+
+    def _by_hand(self, change: BatchChange) -> None:
+        self._asked.append(change)
+        self.changes = [*self.changes[-99:], change]
+        _LOG.info("slots: %d -> %d, %s", change.before, change.after, change.reason)
+
+    @property
+    def asked(self) -> Sequence[BatchChange]:
+        """What was changed by hand and no batch has told yet."""
+        return tuple(self._asked)
+
+    def told(self, count: int) -> None:
+        """So many of those were told with a batch."""
+        del self._asked[:count]  # at once, as others may ask meanwhile
 
     @property
     def threads(self) -> int:

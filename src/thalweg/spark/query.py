@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thalweg.brief import counted
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
-from thalweg.checks import refuse
+from thalweg.checks import Guessable, refuse, require_text
 from thalweg.embedded import tell_dropped
 from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError, CheckpointError, ThalwegError
@@ -40,7 +40,7 @@ log = logging.getLogger("thalweg")
 End = Literal["keep", "drain"]
 
 
-class Query(QueryFigures):
+class Query(QueryFigures, Guessable):
     """A running flow, with the verbs of Spark's StreamingQuery in snake case, and Thalweg's own.
 
     Made by :func:`thalweg.spark.start`.
@@ -253,18 +253,23 @@ class Query(QueryFigures):
             raise refuse("tick", "now", "a time of the flow, an int", now)
         self._command(command="tick", time=now)
 
-    def rescale(self, *, slots: int) -> None:
+    def rescale(self, *, slots: int, reason: str = "asked for by query.rescale") -> None:
         """Changes the number of slots from the next batch on; the state moves with its buckets.
 
         With ``slots="auto"`` that ends the search for a number.
+
+        Args:
+            slots: how many.
+            reason: who asks, or why; the change is told with it in ``progress().changes``, the log and on the page.
 
         Raises:
             BuildError: it is no number of slots, or more than the routing table of this query can have.
         """
         if not isinstance(slots, int) or isinstance(slots, bool) or slots < 1:
             raise BuildError(f"rescale: slots is a number of 1 or more, got {slots!r}")
+        require_text("rescale", reason=reason)
         self._batches.require_slots(slots)
-        self._batches.numbers.slots = slots
+        self._batches.numbers.rescale(slots, self._batch, reason)
         self._command(command="rescale", slots=slots)
 
     def _command(self, **content: Any) -> None:

@@ -63,6 +63,7 @@ class QueryFigures(abc.ABC):
             flow=self._flow.name, status=self._how(), error="" if error is None else reason_of(error),
             at_s=time.time(), seconds=time.monotonic() - self._began_s, rows_in=batches.rows_in,
             slots=batches.numbers.slots, threads=batches.numbers.threads, scheduler=self._scheduler,
+            asked=batches.numbers.asked,
             links=self._links,
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from thalweg.brief import counted
-from thalweg.embedded.showing import savepoint_action
+from thalweg.embedded.showing import asked_by, savepoint_action
 from thalweg.page import Action
 from thalweg.spark.batches import BatchRunner
 
@@ -17,7 +17,7 @@ class Controlled(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    def rescale(self, *, slots: int) -> None: ...
+    def rescale(self, *, slots: int, reason: str) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -28,11 +28,11 @@ def query_actions(query: Controlled, batches: BatchRunner) -> Iterator[Action]:
         return
     flow, slots = batches.plan.flow, batches.numbers.slots
 
-    def rescale(slots: int) -> str:
-        query.rescale(slots=slots)
+    def rescale(slots: int, who: str) -> str:
+        query.rescale(slots=slots, reason=asked_by(who))
         return f"{counted(slots, 'slot')} from the next batch on"
 
-    def stop(_: None) -> str:
+    def stop(_: None, who: str) -> str:
         query.stop()
         return "stopped"
 

@@ -21,6 +21,7 @@ from thalweg.snapshot import (
     SourceProgress,
     StateSize,
 )
+from thalweg.spark.elastic import BatchChange
 from thalweg.spark.scheduler import Scheduler
 from thalweg.stats import Change, FaultyRow, Latency
 
@@ -40,6 +41,7 @@ def query_snapshot(
     slots: int,
     threads: int,
     scheduler: Scheduler | None = None,
+    asked: Sequence[BatchChange] = (),
     **more: Any,
 ) -> Snapshot:
     """The snapshot of a query.
@@ -52,6 +54,7 @@ def query_snapshot(
         seconds: since the query began in this process.
         slots, threads: for the next batch.
         scheduler: that admits its batches.
+        asked: changes by hand that no batch has told yet.
         more: what is known of the query itself.
     """
     plan = prepared.plan
@@ -88,7 +91,7 @@ def query_snapshot(
         ),
         slots=slots,
         threads=threads,
-        changes=changes_of(recent)[-_CHANGES:],
+        changes=changes_of(recent, asked)[-_CHANGES:],
         policy=None if scheduler is None else _policy(scheduler, plan.flow),
         keys=_keys(last.get("locality", {})),
         batches=tuple(_parts(one) for one in recent[-_BATCHES:]),
@@ -108,18 +111,25 @@ def links_of(spark: SparkSession, run_id: str | None) -> dict[str, str]:
     return links
 
 
-def changes_of(recent: Sequence[Mapping[str, Any]]) -> tuple[Change, ...]:
-    """What was changed behind batches; the times are those of their ends, since the oldest batch that is known."""
-    if not recent:
+def changes_of(
+    recent: Sequence[Mapping[str, Any]], asked: Sequence[BatchChange] = ()
+) -> tuple[Change, ...]:
+    """What was changed behind batches, at their ends, or by hand, when it was asked for; from the oldest batch on."""
+    found = [(said["at_s"], one) for said in recent for one in said.get("changes", ())]
+    known = [one for _, one in found]
+    # A batch may tell them at this moment.
+    new = [one for one in map(dataclasses.asdict, asked) if one not in known]
+    found += [(one["at_s"], one) for one in new]
+    if not found:
         return ()
-    began = recent[0]["at_s"] - recent[0]["batch_s"]
+    began = recent[0]["at_s"] - recent[0]["batch_s"] if recent else found[0][0]
+    timed = ((one.get("at_s") or at_s, one) for at_s, one in found)
     return tuple(
         Change(
-            seconds=said["at_s"] - began, what=one["what"], operator="", before=one["before"],
+            seconds=max(0.0, at_s - began), what=one["what"], operator="", before=one["before"],
             after=one["after"], reason=one["reason"],
         )
-        for said in recent
-        for one in said.get("changes", ())
+        for at_s, one in sorted(timed, key=lambda one: one[0])
     )  # fmt: skip
 
 

@@ -146,7 +146,11 @@ class Patience:
 
     def _tell(self, names: str) -> None:
         self._is_told = True
-        _LOG.warning("compiling operators (first run; cached afterwards), now %s …", names)
+        # Who shows announcements has said it already.
+        _LOG.warning(
+            "compiling operators (first run; cached afterwards), now %s …",
+            names, extra={"is_announced": True},
+        )  # fmt: skip
 
 
 _PATIENCE: Final = Patience()

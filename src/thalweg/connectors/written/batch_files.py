@@ -92,5 +92,6 @@ def refuse_used(sink: str, path: str) -> None:
     if old:
         raise CheckpointError(
             f"sink {sink!r}: {path} already has {counted(len(old), 'batch')}, but the checkpoint is new;"
-            " old and new rows would mix.\nUse the checkpoint that wrote them, or another output folder."
+            " old and new rows would mix.\nUse the checkpoint that wrote them or another output folder, or delete"
+            f" {path} to begin anew."
         )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from thalweg.checks import known_keywords_of, refuse
+from thalweg.checks import Guessable, known_keywords_of, refuse
 from thalweg.errors import BuildError, SchemaError
 from thalweg.flow import added
 from thalweg.flow.by_key.aggregated import AggregateVerbs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @known_keywords_of
-class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue]):
+class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue], Guessable):
     """A stream grouped by key: its verbs see each key's rows in order, with a state for each key."""
 
     @overload

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from thalweg.checks import (
     known_keywords,
+    no_attribute,
     refuse,
     require_flag,
     require_function,
@@ -283,3 +284,13 @@ def of_class(cls: type, *, where: Where = None) -> Aggregate:
     others = {name: getattr(cls, name, None) for name in ("merge", "retract", "result")}
     made: Any = cls
     return aggregate(init=made.init, add=made.add, where=where, **others)
+
+
+_PUBLIC: Final = (
+    "approx_count_distinct", "approx_quantile", "collect", "count", "count_distinct", "first", "last", "max", "max_by",
+    "mean", "min", "min_by", "of_class", "stddev", "sum", "top_k", "variance",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    raise no_attribute("tw.agg", name, _PUBLIC)

@@ -153,6 +153,8 @@ export function Details({told, selected, select, setOpen, open}) {
   const members = kind === 'group' ? snapshot.operators.filter(one => one.name.startsWith(name + '/')) : []
   if (!of && !members.length) return null
   const facts = Object.entries(of || {}).filter(([field, value]) => field !== 'name' && value !== null && value !== '' && !(Array.isArray(value) && !value.length)).map(([field, value]) => [FIELDS[field] || field.replaceAll('_', ' '), shown(field, value)])
+  const state = kind === 'op' && snapshot.state.find(one => one.operator === name)
+  if (state) facts.push(['state', [state.rows !== null && plural(state.rows, 'key'), state.bytes !== null && bytes(state.bytes)].filter(Boolean).join(', ')])
   const near = (one, mine, other) => snapshot.edges.filter(edge => edge[mine] === (kind === 'sink' && mine === 'reader' ? `sink:${name}` : name)).map(edge => edge[other].startsWith('sink:') ? edge[other] : snapshot.sources.some(s => s.name === edge[other]) ? `source:${edge[other]}` : `op:${edge[other]}`)
   const link = id => html`<button type="button" class="link" onClick=${() => select(id)}>${id.slice(id.indexOf(':') + 1)}</button> `
   const group = kind === 'op' && name.includes('/') ? name.slice(0, name.lastIndexOf('/')) : ''

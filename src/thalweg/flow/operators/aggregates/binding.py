@@ -14,6 +14,7 @@ from thalweg.flow.operators.aggregates import many, numeric, ordered, own, sketc
 from thalweg.flow.operators.aggregates.parts import AskedAggregate, Part, whole_row
 from thalweg.flow.operators.functions import Function, check_parameters
 from thalweg.flow.records import Schema
+from thalweg.guesses import hint_of_option
 
 #: Arguments of windows that a misspelled aggregate may mean.
 _OF_WINDOWS: Final = (
@@ -57,6 +58,11 @@ def bind_all(
     return {name: bind(name, one, row, operator) for name, one in aggregates.items()}
 
 
+def _meant(name: str) -> str:
+    hinted = hint_of_option(name, _OF_WINDOWS)
+    return f"; {hinted}" if hinted else meant(name, _OF_WINDOWS)
+
+
 def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
     """The aggregate's part in an operator over records of ``row``, its result called ``name``.
 
@@ -66,7 +72,7 @@ def bind(name: str, aggregate: Aggregate, row: Schema, operator: str) -> Part:
     if not isinstance(aggregate, Aggregate):
         raise BuildError(
             f"operator {operator!r}: {name}= wants an aggregate such as tw.agg.sum('field'), got"
-            f" {aggregate!r}{meant(name, _OF_WINDOWS)}"
+            f" {aggregate!r}{_meant(name)}"
         )
     asked = AskedAggregate(name, aggregate, row, operator)
     part = _MAKERS[aggregate.verb](asked)
