@@ -24,7 +24,7 @@ from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import new_handle
 from thalweg.workers.memory.layout import MEETING, Int64s, OpSpec
 from thalweg.workers.memory.memory import lay_out
-from thalweg.workers.memory.places import block_word, handle_at, worker_at
+from thalweg.workers.memory.places import block_word, handle_at
 from thalweg.workers.rounds import OperatorTraits, RoundCosts, Rounds
 from thalweg.workers.worker_loop.loop import work
 from thalweg.workers.worker_loop.steps import submit, wait_for_room, wait_until_settled, wake_all
@@ -164,7 +164,8 @@ def run_workers(
 ) -> tuple[T, float, float]:
     """What ``feed`` returns while a memory's workers run, and its time by the clock and of the process's CPU, s."""
     workers = [
-        threading.Thread(target=_work, args=(mem, w, rounds)) for w in range(int(mem[at.N_WORKERS]))
+        threading.Thread(target=_work, args=(mem, w, rounds))
+        for w in range(int(mem[at.MAX_WORKERS]))
     ]
     for one in workers:
         one.start()
@@ -205,15 +206,12 @@ def _memory(
         OpSpec(
             f"work{i}", kind, reads=[(feeder, 0)], capacity=capacity, native=True, needs_token=False,
             fn=address_of(flops), ctx=work_flops, free_fn=address_of(_free),
-            limit=1 if kind == at.STATEFUL else 1 << 30,
+            limit=1 if kind == at.STATEFUL else 1 << 30, own_thread=model == "dedicated",
         )
         for i, feeder in enumerate(reads)
     ]  # fmt: skip
-    workers = len(reads) if model == "dedicated" else threads
+    workers = 0 if model == "dedicated" else threads
     mem = lay_out(specs, workers=workers, clocks=1, refs=1, rows_limit=1 << 40)
-    mem[at.MODE] = at.DEDICATED if model == "dedicated" else at.BY_FREE_LIST
+    mem[at.MODE] = at.BY_FREE_LIST
     mem[at.SLICE] = mem[at.WINDOW] = 1 << 40
-    if model == "dedicated":
-        for w in range(workers):
-            mem[worker_at(mem, w) + at.FIXED] = w + 1
     return mem

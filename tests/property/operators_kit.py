@@ -8,6 +8,7 @@ whose text is enough to build it again.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -366,9 +367,19 @@ class Recipe:
     sinks: tuple[int, ...] = ()
     ordered: bool = True
 
-    def build(self, *, compile: Any = "never", name: str = "random") -> tw.Flow:
-        """The flow, with sources ``in0``, ``in1``, ... and a sink ``s<n>`` for stream n."""
+    def build(
+        self,
+        *,
+        compile: Any = "never",
+        name: str = "random",
+        regions: random.Random | None = None,
+    ) -> tw.Flow:
+        """The flow, with sources ``in0``, ``in1``, ... and a sink ``s<n>`` for stream n.
+
+        ``regions`` draws which operators are run by which threads; without it the run says it.
+        """
         flow = tw.Flow(name, compile=compile)
+        region = drawn_regions(flow, regions)
         streams: list[tw.Stream] = []
         for number, source in enumerate(self.sources):
             streams.append(
@@ -385,12 +396,24 @@ class Recipe:
             )
         for number, step in enumerate(self.steps):
             inputs = [streams[i] for i in step.inputs]
-            streams.append(OPERATORS[step.op].make(inputs, step, f"op{number}"))
+            with next(region):
+                streams.append(OPERATORS[step.op].make(inputs, step, f"op{number}"))
         read = {i for step in self.steps if step.op not in SIDES for i in step.inputs}
         for number, stream in enumerate(streams):
             if number not in read or number in self.sinks:
-                stream.sink(f"s{number}", ordered=self.ordered)
+                with next(region):
+                    stream.sink(f"s{number}", ordered=self.ordered)
         return flow
+
+
+def drawn_regions(
+    flow: tw.Flow, chooser: random.Random | None
+) -> Iterator[contextlib.AbstractContextManager[None]]:
+    """For one operator after the other a block to define it in."""
+    models: tuple[Any, ...] = ("manual", "manual", "dedicated", "dynamic", None)
+    while True:
+        model = chooser.choice(models) if chooser is not None else None
+        yield contextlib.nullcontext() if model is None else flow.threading(model)
 
 
 @dataclasses.dataclass(frozen=True)

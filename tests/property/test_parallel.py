@@ -5,6 +5,9 @@ Threads 1 to 8, all threading models, worklists of all kinds, both reorder buffe
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
 import random
 from typing import Any
 
@@ -20,7 +23,10 @@ from tests.property.operators_kit import (
 )
 from tests.sizes import sized
 
+import thalweg as tw
 from thalweg import scheduling, testing
+from thalweg.flow.fields.field_types import Kind
+from thalweg.plan.plan import make_plan
 from thalweg.workers.options import Options
 
 Case = tuple[Recipe, dict[str, list[Any]]]
@@ -56,7 +62,7 @@ def any_options(chooser: random.Random) -> Options:
     """How a run goes, drawn from all that there is."""
     return Options(
         threads=chooser.choice([1, 2, 3, 8]),
-        threading=chooser.choice(["dynamic", "dynamic", "dynamic", "dedicated"]),
+        threading=chooser.choice(["dynamic", "dynamic", "dynamic", "dedicated", "manual"]),
         policy=chooser.choice([None, scheduling.FreeList(), *POLICIES]),
         queue_chunks=chooser.choice([1, 2, 3, 64]),
         rows_limit=chooser.choice([1, 4_000_000]),
@@ -78,6 +84,48 @@ def check(case: Case, seeds: list[int]) -> None:
 def test_random_flows(case: Case, seeds: list[int]) -> None:
     """Timed and untimed flows of all operators."""
     check(case, seeds)
+
+
+@settings(max_examples=sized(150), **COMMON)
+@given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
+def test_regions(case: Case, seeds: list[int]) -> None:
+    """Manual, dedicated and dynamic operators in any mix, whatever the run says of the others."""
+    recipe, inputs = case
+    flow = recipe.build(regions=random.Random(seeds[0]))
+    testing.assert_same(flow, inputs, seeds=seeds, compile=("never",), options=any_options)
+
+
+#: By the kind of a key's first field, where ranges may begin; the last of all are for keys that never come.
+FIRSTS: dict[Kind, list[Any]] = {
+    Kind.INT: [-(2**63), -1, 0, 1, 2, 3, 5, 9, 2**63 - 1],
+    Kind.FLOAT: [-math.inf, -1.5, 0.0, 0.5, 3.0, math.inf, math.nan],
+    Kind.STR: ["", "a", "b", "k", "r", "s", "z", "\u00fc", "\U0001f600"],
+    Kind.CATEGORY: ["", "a", "blue", "green", "red", "z"],
+    Kind.BOOL: [True],
+    Kind.TIMESTAMP: [0, 5, 20, 100],
+}
+
+
+def with_ranges(flow: tw.Flow, chooser: random.Random) -> Options:
+    """Any options, with ranges for the keys of some operators, or of all."""
+    names: dict[str, list[Any]] = {}
+    for node in make_plan(flow).keyed:
+        firsts = FIRSTS.get(node.key.fields[0].type.kind, []) if node.key.fields else []
+        chosen = [one for one in firsts if chooser.random() < 0.5]
+        if chosen and chooser.random() < 0.8:
+            names[node.name] = chosen
+    options = any_options(chooser)
+    return dataclasses.replace(options, partition="range", boundaries=names) if names else options
+
+
+@settings(max_examples=sized(150), **COMMON)
+@given(st.one_of(cases(), cases(), cases(timed=False)), _SEEDS)
+def test_ranges(case: Case, seeds: list[int]) -> None:
+    """Partitions that are ranges of keys, of any boundaries and types of keys, beside regions."""
+    recipe, inputs = case
+    flow = recipe.build(regions=random.Random(seeds[0]))
+    how = functools.partial(with_ranges, flow)
+    testing.assert_same(flow, inputs, seeds=seeds, compile=("never",), options=how)
 
 
 @pytest.mark.slow
@@ -128,13 +176,15 @@ def test_machine_code(what: str) -> None:
     inputs: dict[str, list[Any]] = {
         f"in{i}": random_rows(i, 150) for i in range(len(recipe.sources))
     }
-    testing.assert_same(
-        recipe.build(compile="auto"),
-        inputs,
-        seeds=range(sized(12, 4)),
-        compile=("auto",),
-        options=any_options,
-    )
+    for regions in (None, random.Random(what)):
+        flow = recipe.build(compile="auto", regions=regions)
+        testing.assert_same(
+            flow,
+            inputs,
+            seeds=range(sized(12, 4)),
+            compile=("auto",),
+            options=functools.partial(with_ranges, flow),
+        )
 
 
 #: Shapes that must be seen whatever the random ones are.

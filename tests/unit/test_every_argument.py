@@ -695,6 +695,7 @@ NOT_CALLED: Final = {
     "tw.hours", "tw.days", "tw.duration", "tw.timestamp",  # compiled as they stand, or tested above
     "Stream.late", "Stream.rejected",  # no arguments
     "Flow.tags",  # any keyword; see test_tags
+    "Flow.threading",  # see test_regions
     "testing.assert_same", "testing.assert_recut", "testing.random_cuts", "testing.depends_on_cuts",
     "testing.difference", "testing.counts_of_parts", "testing.row_difference", "testing.states_of",
     "testing.check_names", "testing.collect",  # call the others

@@ -172,7 +172,7 @@ def test_a_source_without_room_waits_and_one_that_gives_up_takes_its_step_back()
 
 def test_under_other_policies_steps_are_submitted() -> None:
     """Nobody would come to the source."""
-    for mode in (at.BY_FREE_LIST, at.BY_PICK, at.BY_PYTHON, at.DEDICATED):
+    for mode in (at.BY_FREE_LIST, at.BY_PICK, at.BY_PYTHON):
         mem = memory(inputs=False)
         mem[at.MODE] = mode
         assert not offer(mem, 0, handle_of(mem)) and not any_work(mem)

@@ -27,7 +27,7 @@ from thalweg import testing
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.build import prepare
 from thalweg.plan.plan import Edge, make_plan
-from thalweg.workers import wiring
+from thalweg.workers import tasks
 from thalweg.workers.engine import ParallelEngine
 from thalweg.workers.lockfree.clocks import now_ns
 from thalweg.workers.memory import layout as at
@@ -397,7 +397,7 @@ def test_workers_share_one_empty_block(monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> None:
         blocks.append(task._empty_block(engine, number, edges[0]))
 
-    monkeypatch.setattr(wiring, "view_block", made)
+    monkeypatch.setattr(tasks, "view_block", made)
     threads = [threading.Thread(target=make, daemon=True) for _ in range(2)]
     for one in threads:
         one.start()

@@ -19,6 +19,7 @@ from thalweg.errors import (
     ThalwegError,
 )
 from thalweg.workers.lockfree.atomics import EMPTY
+from thalweg.workers.lockfree.rings import mpmc_pop
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.memory import Memory
 from thalweg.workers.memory.places import op_at, worker_at
@@ -423,18 +424,27 @@ def test_who_sleeps_for_an_operator_alone(own_threads: bool) -> None:
     """A thread of an operator's own is woken for that operator only; workers of all sleep in one place."""
     specs = [
         at.OpSpec("ingress", at.INGRESS, capacity=4),
-        at.OpSpec("a", at.STATEFUL, [(0, 0)], capacity=4, limit=1),
-        at.OpSpec("b", at.STATEFUL, [(1, 0)], capacity=4, limit=1),
+        at.OpSpec("a", at.STATEFUL, [(0, 0)], capacity=4, limit=1, own_thread=own_threads),
+        at.OpSpec("b", at.STATEFUL, [(1, 0)], capacity=4, limit=1, own_thread=own_threads),
     ]
-    reserve = Reserve.exactly([specs, specs], workers=6, refs=1, clocks=1)
-    memory = Memory(workers=6, reserve=reserve, own_threads=own_threads)
-    for _ in range(2):
-        memory.add(specs, rows_limit=10)
-    places = {int(memory.mem[op_at(memory.mem, op) + at.PARK]) for op in range(6)}
+    reserve = Reserve.exactly([specs, specs], workers=1, refs=1, clocks=1)
+    memory = Memory(workers=1, reserve=reserve)
+    mem = memory.mem
+    placed = [memory.add(specs, rows_limit=10) for _ in range(2)]
+    places = [int(mem[op_at(mem, op) + at.PARK]) for op in (1, 2, 4, 5)]
+    fixed = [int(mem[worker_at(mem, w) + at.FIXED]) for w in range(int(mem[at.MAX_WORKERS]))]
+    listed = [int(mpmc_pop(mem, int(mem[at.FREE_OPS]))) for _ in range(5)]
     if own_threads:
-        assert len(places) == 6 and memory.mem[at.PARKED] not in places
+        assert len(set(places)) == 4 and mem[at.PARKED] not in places
+        assert fixed == [EMPTY, 1, 2, 4, 5] and listed == [EMPTY] * 5
+        memory.remove(placed[0])
+        assert mem[worker_at(mem, 1) + at.FIXED] == EMPTY, "it must not run what comes in its place"
+        assert memory.reclaim(idle=True) == 0
+        memory.add(specs, rows_limit=10)
+        assert mem[worker_at(mem, 1) + at.FIXED] == 1 and mem[op_at(mem, 1) + at.OWNER] == 2
     else:
-        assert places == {memory.mem[at.PARKED]}
+        assert set(places) == {mem[at.PARKED]} and fixed == [EMPTY]
+        assert listed == [1, 2, 4, 5, EMPTY]
 
 
 def test_ranges_are_joined_again() -> None:

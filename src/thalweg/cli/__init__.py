@@ -15,6 +15,7 @@ from thalweg.cli import (
     lab,
     locality,
     page,
+    partitions,
     plans,
     run,
     state,
@@ -73,6 +74,7 @@ def _never_silent(name: str, does: Callable[..., None]) -> Callable[..., None]:
 
 app.command("run")(told(run.run))  # says itself what it does
 _command(app, "explain", plans.explain)
+_command(app, "plan", partitions.plan)
 _command(app, "demo", demo.demo)
 app.command("top")(told(top.top))
 app.command("page")(told(page.page))

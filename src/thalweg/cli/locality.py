@@ -66,7 +66,7 @@ def plan(
     if not operators:
         raise BuildError(f"flow {flow.name!r} has no operator by key, so there is nothing to route")
     before = RoutingTable.hashed(operators, slots)
-    taken = sample(flow, _rows(made, read_inputs(source, made.sources)))
+    taken = sample(flow, rows_of(made, read_inputs(source, made.sources)))
     statistics = taken.statistics()
     if not any(loads.total for loads in statistics.loads.values()):
         typer.echo("no row came to an operator by key: the table is that of hashing", err=True)
@@ -128,7 +128,7 @@ def _require_place(out: Path) -> None:
     raise EnvironmentProblem(f"--out {out}: the table cannot be written: {why}")
 
 
-def _rows(plan: Plan, inputs: Mapping[str, Given]) -> dict[str, Iterator[Any]]:
+def rows_of(plan: Plan, inputs: Mapping[str, Given]) -> dict[str, Iterator[Any]]:
     """The rows of each source, as records; those that do not fit are left out."""
     return {source.name: _read(source, inputs[source.name]) for source in plan.sources}
 

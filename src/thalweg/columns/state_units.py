@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from thalweg.columns.chunks import Column
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.jit import njit
 
@@ -70,6 +71,10 @@ class StateUnits:
         if len(self.hashes):
             pin_units(self.index, self.hashes, self.pins, self.buckets, hashes, units)
         return units
+
+    def of_rows(self, columns: Sequence[Column], hashes: UInt64s) -> Int64s:
+        """The unit of each key, given its columns and its hash."""
+        return self.of(hashes)
 
     def partitions(self, count: int, owned: Sequence[int] | None = None) -> Int64s:
         """The units in runs for threads to share: by unit, the number of its partition, which never falls.

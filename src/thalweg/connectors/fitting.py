@@ -14,6 +14,7 @@ from thalweg.columns.encoding import try_column
 from thalweg.connectors.contracts import BadRow, Fed, Feed
 from thalweg.connectors.readers import BadRow as Misfit
 from thalweg.connectors.readers import Parsed, far_out, rows_from_table, times_within, without
+from thalweg.connectors.readers.tables import THE_TABLE, check_types
 from thalweg.errors import DataError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.fit_code import is_plain
@@ -30,6 +31,9 @@ class Fitter:
         self._source, self._chunk_rows = source, chunk_rows
         #: How many rows have come; the next one's place.
         self._arrived = 0
+        #: The last table's columns, and where those of the record are among them.
+        self._found: pa.Schema | None = None
+        self._places: list[int] = []
 
     def chunks(self, items: Iterable[Any]) -> Feed:
         """The items in chunks of at most ``chunk_rows`` rows.
@@ -38,19 +42,26 @@ class Fitter:
             DataError: a row does not fit, under ``errors="fail"``.
         """
         rows: list[Any] = []
+        tables = _Tables()
         for item in items:
             if isinstance(item, (pa.RecordBatch, pa.Table)):
                 if rows:
                     yield self._chunk(rows)
                     rows = []
-                yield from self._table(item)
+                if not tables.takes(item, self._chunk_rows):
+                    yield from self._table(tables.taken())
+                tables.add(item)
                 continue
+            if tables:
+                yield from self._table(tables.taken())
             rows.append(item)
             if len(rows) >= self._chunk_rows:
                 yield self._chunk(rows)
                 rows = []
         if rows:
             yield self._chunk(rows)
+        elif tables:
+            yield from self._table(tables.taken())
 
     def _chunk(self, rows: Sequence[Any]) -> Fed:
         """Rows as a chunk: by column where all of them fit, else one by one."""
@@ -69,14 +80,44 @@ class Fitter:
             self._arrived += 1
         return Chunk.from_rows(self._source.record, good), bad
 
-    def _table(self, item: pa.RecordBatch | pa.Table) -> Feed:
-        table = pa.table(item) if isinstance(item, pa.RecordBatch) else item
+    def _table(self, table: pa.Table) -> Feed:
+        if table.schema != self._found:
+            self._places = check_types(table.schema, self._source.record, THE_TABLE)
+            self._found = table.schema
         for start in range(0, table.num_rows, self._chunk_rows):
             part = table.slice(start, self._chunk_rows)
-            yield part_chunk(
-                self._source, rows_from_table(part, self._source.record, self._arrived)
-            )
+            fitted = rows_from_table(part, self._source.record, self._arrived, self._places)
+            yield part_chunk(self._source, fitted)
             self._arrived += part.num_rows
+
+
+class _Tables:
+    """Batches and tables that came one behind the other: small ones become one chunk, as a chunk has its price."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def takes(self, item: pa.RecordBatch | pa.Table, most_rows: int) -> bool:
+        """Whether it has the columns of those that are there, and they have at most so many rows together."""
+        if not self._batches:
+            return True
+        is_alike: bool = item.schema == self._batches[0].schema
+        return is_alike and self._rows + item.num_rows <= most_rows
+
+    def add(self, item: pa.RecordBatch | pa.Table) -> None:
+        """One more."""
+        self._batches += [item] if isinstance(item, pa.RecordBatch) else item.to_batches()
+        self._rows += item.num_rows
+
+    def taken(self) -> pa.Table:
+        """All of them as one; none are left."""
+        table = pa.Table.from_batches(self._batches)
+        self._batches, self._rows = [], 0
+        return table
 
 
 def fitting_columns(source: Source, rows: Sequence[Any]) -> list[Column] | None:

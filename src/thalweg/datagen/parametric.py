@@ -132,34 +132,43 @@ def pipeline(operators: int, cost_us: float) -> Flow:
 
 
 def table(
-    rows: int, *, sigma: float | None = None, top: float = 0.0, seed: int = 0, start: int = 0
+    rows: int,
+    *,
+    sigma: float | None = None,
+    keys: int = RANGES,
+    top: float = 0.0,
+    seed: int = 0,
+    start: int = 0,
 ) -> pa.Table:
     """Tuples in order of time.
 
     Args:
-        sigma: keys are ranges of values from N(0, sigma) within [-1, 1], of 100 equal ones (Prasaad et al., section
-            7.2.1): the smaller, the more skewed. None: a hundred thousand keys, all alike.
+        sigma: keys are values from N(0, sigma) within [-1, 1], scaled to whole numbers from 0 to below ``keys``
+            (Prasaad et al., section 7.2.1): the smaller, the more skewed. None: a hundred thousand keys, all alike.
+        keys: how many there are, under ``sigma``.
         top: this share of the tuples has one and the same key instead.
         seed: other tuples.
         start: the time of the first one, µs; the others follow one by one.
     """
     rng = np.random.default_rng(seed)
-    if sigma is None:
-        keys = rng.integers(0, 100_000, rows)
-    else:
-        keys = _ranges(rng, rows, sigma)
-    keys = np.where(rng.random(rows) < top, 7, keys)
+    drawn = rng.integers(0, 100_000, rows) if sigma is None else _normal(rng, rows, sigma, keys)
+    drawn = np.where(rng.random(rows) < top, 7, drawn)
     return pa.table(
         {
             "ts": pa.array(np.arange(start, start + rows), pa.timestamp("us", "UTC")),
-            "key": keys,
+            "key": drawn,
             "value": rng.integers(0, 1_000, rows),
         }
     )
 
 
-def _ranges(rng: np.random.Generator, rows: int, sigma: float) -> np.ndarray:
+def equal_ranges(parts: int, keys: int = RANGES) -> list[int]:
+    """Where each of so many equally wide ranges of keys begins, but the first."""
+    return [keys * part // parts for part in range(1, parts)]
+
+
+def _normal(rng: np.random.Generator, rows: int, sigma: float, keys: int) -> np.ndarray:
     values = rng.normal(0.0, sigma, rows)
     while (outside := np.abs(values) > 1.0).any():
         values[outside] = rng.normal(0.0, sigma, int(outside.sum()))
-    return np.minimum(((values + 1.0) / 2.0 * RANGES).astype(np.int64), RANGES - 1)
+    return np.minimum(((values + 1.0) / 2.0 * keys).astype(np.int64), keys - 1)

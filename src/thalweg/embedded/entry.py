@@ -226,12 +226,22 @@ def host_of(
     if routing is not None:
         raise BuildError("routing= needs slots=, the number of slots")
     # Who asks for something gets it; only else is there a choice, and the worker loop compiled beside for later.
-    by_default = threading == "dynamic" and all(
-        one is None for one in (threads, options, policy, controller)
+    by_default = (
+        threading == "dynamic"
+        and not plan.regions
+        and all(one is None for one in (threads, options, policy, controller))
     )
     inputs_rows = rows_at_most(plan, inputs) if by_default else None
     needs_one = inputs_rows is not None and _needs_one_thread(inputs_rows)
-    how = options or options_of(threads, threading, policy, controller, period_s, is_alone=True)
+    how = options or options_of(
+        threads,
+        threading,
+        policy,
+        controller,
+        period_s,
+        is_alone=True,
+        has_regions=bool(plan.regions),
+    )
     return FlowHost(
         plan, inputs, sinks, chunk_rows, how, inputs_rows=inputs_rows, only_waiting=needs_one
     )

@@ -11,6 +11,7 @@ from thalweg.elasticity.waiting import WAITING_THREADS
 from thalweg.embedded.result import Result as Result
 from thalweg.engine.machine import usable_processors
 from thalweg.errors import BuildError
+from thalweg.flow.regions import ThreadingModel
 from thalweg.scheduling.rounds import Policy
 from thalweg.workers.options import Options, require_policy
 
@@ -19,17 +20,19 @@ _LOG: Final = logging.getLogger("thalweg")
 
 def options_of(
     threads: int | str | None,
-    threading: str,
+    threading: ThreadingModel,
     policy: Policy | None,
     controller: Any = None,
     period_s: float = 10.0,
     *,
     is_alone: bool = False,
+    has_regions: bool = False,
 ) -> Options | None:
     """How the run goes; None: in the thread that brings the rows.
 
     Args:
         is_alone: one flow, which goes so, too, where one worker is asked for.
+        has_regions: it says of operators which threads run them, so it does not.
     """
     if threading not in ("manual", "dedicated", "dynamic"):
         raise BuildError(
@@ -53,19 +56,19 @@ def options_of(
             raise BuildError(f"policy: threading {threading!r} leaves nothing to choose")
     if controller is not None and threading != "dynamic":
         raise BuildError(f"controller: threading {threading!r} leaves nothing to change")
-    if threading == "manual":
+    if threading == "manual" and not has_regions:
         return None
     count = usable_processors() if threads is None else int(threads)
     # Who names a number gets no more; else as many as wait in functions may be there besides.
     waiting = WAITING_THREADS if is_auto else None
-    if threading == "dedicated":
-        return Options(threads=count, threading="dedicated")
+    if threading in ("dedicated", "manual"):
+        return Options(threads=count, threading=threading)
     if controller is not None:
         return Options(
             threads=count, waiting_threads=waiting, policy=policy, controller=controller, period_s=period_s
         )  # fmt: skip
     # One worker would gain nothing over the thread that brings the rows.
-    if policy is None and threads is not None and count == 1 and is_alone:
+    if policy is None and threads is not None and count == 1 and is_alone and not has_regions:
         return None
     return Options(threads=count, waiting_threads=waiting, policy=policy)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -106,7 +107,7 @@ class UnitsEngine(abc.ABC):
         for _, unit in self.units:
             yield from unit.members.values() if isinstance(unit, LoopUnit) else [unit]
 
-    @property
+    @functools.cached_property
     def gates(self) -> dict[str, Gate]:
         """The sources and order_by operators of this engine, by name; also sources without event time."""
         found = {
@@ -132,6 +133,10 @@ class UnitsEngine(abc.ABC):
 
     # -- running ------------------------------------------------------------------------------------------
 
+    @functools.cached_property
+    def _sources(self) -> dict[str, Source]:
+        return {source.name: source for source in self.plan.sources}
+
     def step_rows(self) -> int:
         """How many rows the next step should have."""
         return self.chunk_rows
@@ -143,8 +148,8 @@ class UnitsEngine(abc.ABC):
 
         Rows with event time wait in the gate until :meth:`advance`; others run through at once.
         """
-        node = next(one for one in self.plan.sources if one.name == source)
-        gate = self.ingresses[self.plan.domains[node.index - 1]].gates[node.index]
+        gate = self.gates[source]
+        node = self._sources[source]
         given: Given = {}
         self.setting.count(node.name, **{"in": len(chunk) + len(rejected)})
         if rejected:
@@ -264,9 +269,14 @@ class UnitsEngine(abc.ABC):
 
     def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
         """The order columns of a stream as one of its readers sees it."""
-        names = self.setting.columns(ref)
+        return (*self.setting.columns(ref), *self.branch_of(ref, edge))
+
+    def branch_of(self, ref: Ref, edge: Edge) -> dict[str, int]:
+        """Which of a stream's readers that is, by order column; nothing where it makes no difference to the order."""
         readers = self.plan.readers[ref]
-        return (*names, branch(ref.node)) if len(readers) > 1 and LEVEL in names else names
+        if len(readers) < 2 or LEVEL not in self.setting.columns(ref):
+            return {}
+        return {branch(ref.node): readers.index(edge)}
 
     def branched(self, chunk: Chunk, ref: Ref, edge: Edge) -> Chunk:
         """The stream for one of several readers: with its branch number, where the order key is whole."""

@@ -31,6 +31,7 @@ from thalweg.flow.operators.nodes import (
 )
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, make_plan
+from thalweg.plan.regions import riders_of
 from thalweg.times import EXTREME
 
 #: Columns of the page.
@@ -144,6 +145,7 @@ class _Page:
             )
         yield self.how(node)
         yield self.fused(node)
+        yield self.threads(node)
         yield from self.sides(node)
         yield from self.sent_back(node)
 
@@ -196,6 +198,26 @@ class _Page:
         if unit.nodes[0] == node.index:
             return f"fused, one pass: {' + '.join(names)}"
         return f"fused with {names[0]}"
+
+    def threads(self, node: Node) -> str:
+        """Who runs it, where its author has said so."""
+        region = self.plan.region_of(node.index)
+        if region is None or isinstance(node, Source):
+            return ""
+        if region.model != "manual":
+            own = "a thread of its own" if region.model == "dedicated" else "the workers"
+            return f"threading {region.model}: {own}"
+        riders = riders_of(self.plan, self.plan.units, None, "dynamic")
+        unit = next(unit for unit in self.plan.units if node.index in unit.nodes)
+        if unit.nodes[0] in riders.several:
+            return "threading manual, but its inputs come from several operators: the workers"
+        leaders = (
+            {riders.ends[edge] for edge in riders.ends if edge.node == node.index}
+            if isinstance(node, Sink)
+            else {riders.leaders[unit.nodes[0]]}
+        )
+        names = [self.plan.node(one).name if one else "the source" for one in sorted(leaders)]
+        return f"threading manual: who runs {', '.join(names)}"
 
     def sides(self, node: Node) -> Iterator[str]:
         for port in ("late", "rejected"):

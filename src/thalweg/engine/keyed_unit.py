@@ -185,7 +185,7 @@ class KeyedUnit:
         parts.results = [None] * count
         if len(parts.chunk):
             hashes = self._keys.spec.hashes(parts.keys, len(parts.chunk))
-            owners = self.partitions[self.units.of(hashes)]
+            owners = self.partitions[self.units.of_rows(parts.keys, hashes)]
             parts.order = np.argsort(owners, kind="stable")
             parts.rows = np.bincount(owners, minlength=count)
         parts.first = np.r_[0, np.cumsum(parts.rows)]

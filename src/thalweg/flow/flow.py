@@ -45,6 +45,7 @@ from thalweg.flow.operators.nodes import (
     Ref,
     Sink,
 )
+from thalweg.flow.regions import Region, ThreadingVerbs
 from thalweg.flow.sources import source_node
 from thalweg.flow.streams import Stream
 from thalweg.flow.tags import Tag, TagVerbs
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 
 @known_keywords_of
-class Flow(SeveralVerbs, TagVerbs):
+class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs):
     """A named graph of operators.
 
     Args:
@@ -101,6 +102,9 @@ class Flow(SeveralVerbs, TagVerbs):
         self._prefix = ""
         #: by operator, what its author says of it
         self._tagged: dict[int, dict[str, Tag]] = {}
+        #: and by which threads they are run
+        self._regions: dict[int, Region] = {}
+        self._region_count = 0
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -31,6 +31,7 @@ from thalweg.flow.operators.nodes import (
     Union,
 )
 from thalweg.flow.records import Schema
+from thalweg.flow.regions import Region, Regions
 from thalweg.flow.tags import NO_TAGS, Tag, Tags, tags_of
 from thalweg.plan.units import Unit, expands, ports, stages_of, units_of
 
@@ -79,6 +80,16 @@ class Plan:
     renamed: tuple[tuple[str, str], ...] = ()
     #: what the flow's author says of operators
     tags: Tags = ()
+    #: and by which threads they are run, where that was said
+    regions: Regions = ()
+
+    def region_of(self, index: int) -> Region | None:
+        """The region that an operator was defined in."""
+        return self._regions.get(index)
+
+    @functools.cached_property
+    def _regions(self) -> dict[int, Region]:
+        return dict(self.regions)
 
     def tags_of(self, index: int) -> Mapping[str, Tag]:
         """What the flow's author says of an operator."""
@@ -306,8 +317,13 @@ def make_plan(flow: Flow) -> Plan:
         (),
         renamed,
         tags_of(flow._tagged),
+        tuple(sorted(flow._regions.items())),
     )
-    units = units_of(nodes, plan.merges, loops, plan.stages, plan.tags_of)
+
+    def said_of(index: int) -> object:
+        return plan.tags_of(index), plan.region_of(index)
+
+    units = units_of(nodes, plan.merges, loops, plan.stages, said_of)
     return dataclasses.replace(plan, units=tuple(units))
 
 

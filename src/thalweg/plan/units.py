@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.feedback import groups_of
@@ -16,7 +16,6 @@ from thalweg.flow.operators.nodes import (
     Ref,
     Stateless,
 )
-from thalweg.flow.tags import Tag
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,12 +75,15 @@ def units_of(
     merges: frozenset[Ref],
     loops: Sequence[Sequence[int]],
     stages: Sequence[int],
-    tags_of: Callable[[int], Mapping[str, Tag]],
+    said_of: Callable[[int], object],
 ) -> Iterator[Unit]:
     """Chains of stateless nodes, each the only reader of the one before, fused; loops; all else alone.
 
     A node whose rejected stream leads to a union begins a chain: inside one, rows carry no counters of the
     expanding operators before it, and its rejected rows would lose their place.
+
+    Args:
+        said_of: what the flow's author says of a node, by index; one chain has one answer.
     """
     readers: dict[Ref, int] = {}
     for node in nodes:
@@ -96,7 +98,7 @@ def units_of(
         before = nodes[node.input.node - 1]
         fits = isinstance(before, Stateless) and before.errors == node.errors
         fits = fits and before.index not in in_loops
-        fits = fits and tags_of(before.index) == tags_of(node.index)
+        fits = fits and said_of(before.index) == said_of(node.index)
         fits = fits and Ref(node.index, "rejected") not in merges
         if fits and node.input.port == "out" and readers[node.input] == 1:
             following[before.index] = node

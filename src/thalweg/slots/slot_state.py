@@ -102,9 +102,10 @@ def make_engine(
     ``chunk_rows`` None: with threads as many rows a step as operators do in a moment.
 
     Under a policy also one thread is a worker that is sent to operators, and steps are small, so that there is
-    something to choose.
+    something to choose. Where the whole flow runs in one slot, its regions have the threads that they ask for.
     """
-    if threads == 1 and policy is None:
+    has_regions = stage is None and prepared.plan.regions
+    if threads == 1 and policy is None and not has_regions:
         return SerialEngine(prepared, stage=stage, chunk_rows=chunk_rows or CHUNK_ROWS)
     options, rows = Options(threads=threads, policy=policy), None if policy else chunk_rows
     made = ParallelEngine(prepared, stage=stage, chunk_rows=rows, options=options)

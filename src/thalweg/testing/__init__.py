@@ -6,6 +6,7 @@ Nothing here needs Spark, threads or sleeping: time is what the rows say, or wha
 * :func:`reference` runs the serial reference runner, one tuple at a time (the oracle);
 * :func:`assert_same` compares the two over random cuts, compiled and interpreted: what a test of a flow wants;
 * :class:`Session` takes rows by hand and shows outputs and state in between;
+* :func:`plan_partitions` finds ranges of keys for the partitions of keyed operators in a sample;
 * :func:`assert_recut` checks that a ``map_batches`` function does not depend on how a stream is cut.
 """
 
@@ -21,6 +22,7 @@ from thalweg.testing.compare import (
     random_cuts,
     row_difference,
 )
+from thalweg.testing.partitions import OperatorPartitions, PartitionPlan, plan_partitions
 from thalweg.testing.recut import assert_recut
 from thalweg.testing.runs import reference, run
 from thalweg.testing.session import CheckedResult, Session, states_of
@@ -36,12 +38,15 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CheckedResult",
     "IdleDecision",
+    "OperatorPartitions",
+    "PartitionPlan",
     "Session",
     "assert_recut",
     "assert_same",
     "counts_of_parts",
     "depends_on_cuts",
     "difference",
+    "plan_partitions",
     "random_cuts",
     "reference",
     "row_difference",

@@ -16,6 +16,7 @@ from thalweg.connectors import BadRow, as_source, never
 from thalweg.embedded import collect
 from thalweg.engine.build import prepare
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
+from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.serial import SerialEngine
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
@@ -117,6 +118,11 @@ class Session:
         self._ended = False
         #: what was decided of idle sources and lanes: by :meth:`decide`, and since their rows came again
         self.decisions: list[IdleDecision] = []
+
+    @property
+    def by_key(self) -> Mapping[str, KeyedUnit]:
+        """The operators that have a state for each key."""
+        return self._engine.by_key
 
     def push(self, source: str, *rows: Any) -> None:
         """Gives rows to a source, in arrival order."""

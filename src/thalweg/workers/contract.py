@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, Protocol
 
 from thalweg.columns.chunks import Chunk
 from thalweg.engine.units import Counts, Setting
 from thalweg.flow.operators.nodes import Ref
 from thalweg.plan.plan import Edge, Plan
+from thalweg.plan.regions import Riders
 from thalweg.plan.units import Unit
 from thalweg.workers.memory.layout import Int64s
 from thalweg.workers.options import Options
@@ -42,6 +43,10 @@ class FlowEngine(Hashable, Protocol):
     domains: list[int]
 
     @property
+    def riders(self) -> Riders:
+        """Which operators ride on which."""
+
+    @property
     def refs(self) -> int:
         """The most streams that one of its operators puts out."""
 
@@ -57,6 +62,9 @@ class FlowEngine(Hashable, Protocol):
 
     def edge_columns(self, ref: Ref, edge: Edge) -> tuple[str, ...]:
         """The order columns of a stream as one of its readers sees it."""
+
+    def branch_of(self, ref: Ref, edge: Edge) -> Mapping[str, int]:
+        """See :meth:`thalweg.engine.base.UnitsEngine.branch_of`."""
 
     def branched(self, chunk: Chunk, ref: Ref, edge: Edge) -> Chunk:
         """The stream for one of several readers."""

@@ -13,21 +13,26 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from thalweg.checks import meant
 from thalweg.columns.chunks import Chunk
+from thalweg.columns.key_ranges import RangeUnits
+from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
 from thalweg.engine.interpreter.keyed import InterpretedKeyed
 from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment
-from thalweg.errors import ThalwegError
+from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.operators.asynchronous import MapAsync
 from thalweg.flow.operators.nodes import Batches, Keyed, Sink
 from thalweg.plan.plan import Edge
+from thalweg.plan.regions import Riders, in_one_piece, riders_of
 from thalweg.stats import OperatorProgress
 from thalweg.times import BEFORE_ALL, NEVER
 from thalweg.workers.handle_engine import HandleEngine
@@ -39,9 +44,10 @@ from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.memory.room import full_reader
 from thalweg.workers.options import DEFAULTS, Options
 from thalweg.workers.progress import operator_progress
-from thalweg.workers.python_units import drop, run
+from thalweg.workers.python_units import drop, put_clocks, run
+from thalweg.workers.riding import Bundle
 from thalweg.workers.step_size import STEP_ROWS, StepSize
-from thalweg.workers.tasks import Bundle, Task
+from thalweg.workers.tasks import Task
 from thalweg.workers.threads import Workers
 from thalweg.workers.wiring import least_threads, wire
 from thalweg.workers.worker_loop.steps import (
@@ -115,8 +121,19 @@ class ParallelEngine(HandleEngine):
         self.domains = sorted({0, *self.plan.domains})
         self._slots = {domain: slot for slot, domain in enumerate(self.domains)}
         self._is_dropping = self._is_stopped = False
+        if workers is None:
+            self._require_operators(self.options.boundaries or {})
         self._only_if_free, self._by_batches = only_if_free, by_batches
         self._set_up(needs_token, workers)
+
+    def _require_operators(self, boundaries: Mapping[str, object]) -> None:
+        """Refuses boundaries of what is no keyed operator; those of another stage are not this engine's."""
+        known = {node.name for node in self.plan.keyed if node.key.fields}
+        for name in boundaries:
+            if name not in known:
+                raise BuildError(
+                    f"boundaries: flow {self.plan.flow!r} has no operator by key {name!r}{meant(name, known)}"
+                )
 
     def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:
         """Makes operators of the units, and puts them where workers find them."""
@@ -128,7 +145,9 @@ class ParallelEngine(HandleEngine):
             most = max(self.options.threads, least_threads(self.tasks))
             self.options = dataclasses.replace(self.options, threads=most)
         self._owns_workers = workers is None
-        self.workers = workers or Workers(self.options, reserve=self._reserve())
+        self.workers = workers or Workers(
+            self.options, reserve=self._reserve(), most=self._most_sent
+        )
         self.mem, self.objects = self.workers.mem, self.workers.objects
         #: where its ingress stands; the other operators stand behind it
         self.source = self.workers.add(self).first
@@ -144,13 +163,21 @@ class ParallelEngine(HandleEngine):
     def _reserve(self) -> Reserve:
         """The room of a memory for this flow alone."""
         specs = [task.spec for task in self.tasks]
-        dedicated = self.options.threading == "dedicated"
         return Reserve.exactly(
-            [specs],
-            workers=len(specs) if dedicated else self.options.most_threads,
-            refs=self.refs,
-            clocks=self.clock_count,
+            [specs], workers=self._most_sent, refs=self.refs, clocks=self.clock_count
         )
+
+    @property
+    def _most_sent(self) -> int:
+        """How many workers there may be that are sent to operators; none where no operator needs one."""
+        needed = any(not task.spec.own_thread for task in self.tasks[1:])
+        return self.options.most_threads if needed or self.options.threading == "dynamic" else 0
+
+    @functools.cached_property
+    def riders(self) -> Riders:
+        """Which operators ride on which."""
+        mine = [unit for unit in self.plan.units if self.stage in (None, unit.stage)]
+        return riders_of(self.plan, mine, self.stage, self.options.threading)
 
     @property
     def beside(self) -> ParallelEngine | None:
@@ -196,12 +223,30 @@ class ParallelEngine(HandleEngine):
         for slot, domain in enumerate(self.domains):
             self.mem[place + at.CLOCKS + slot] = watermarks.get(domain, BEFORE_ALL)
         self.moment = Moment(dict(watermarks), ending, round)
-        self.put(handle, self.tasks[0], bundle)
+        self.put(handle, self.tasks[0], self._ridden(bundle, handle))
         self._let_in(handle)
         if self._adapts and self._step_size.is_first:
             wait_until_settled(self.mem, self.source, _ALONE_US)
         self._check()
         return self._take_left()
+
+    def _ridden(self, bundle: Bundle, handle: int) -> Bundle:
+        """A step with what manual operators behind the sources give, which the thread that brings the rows runs."""
+        ingress = self.tasks[0]
+        if not ingress.riders:
+            return bundle
+        began = time.monotonic_ns()
+        rows = sum(map(len, bundle.values()))
+        try:
+            found = ingress.with_riders(self, bundle, self.moment, handle)
+        except Exception as error:
+            self.fail(error)
+            self.check()
+            raise
+        self._step_size.ride(rows, time.monotonic_ns() - began)
+        if ingress.sets_clock:
+            put_clocks(self, handle, self.moment)
+        return found
 
     def _let_in(self, handle: int) -> None:
         """Waits until a step is in: until there is room or, in rounds, a worker has come to the source."""
@@ -367,12 +412,28 @@ class ParallelEngine(HandleEngine):
 
     # -- making ---------------------------------------------------------------------------------------------
 
+    def _ranges(self, node: Keyed) -> RangeUnits | None:
+        """The ranges of a keyed operator's keys, where the options say them."""
+        firsts = (self.options.boundaries or {}).get(node.name)
+        if firsts is None:
+            return None
+        where = f"boundaries of operator {node.name!r}"
+        if not node.key.fields:
+            raise BuildError(f"{where}: it has no key; leave it out")
+        return RangeUnits.between(where, KeySpec(node.key.fields), firsts)
+
     def _keyed(self, node: Keyed) -> KeyedUnit:
+        ranges = self._ranges(node)
         made = [self._builder.keyed(node)]
         waits = isinstance(made[0], InterpretedKeyed)
-        pieces = self.options.pieces(node.key.buckets, waits=waits) if node.key.fields else 1
-        made += [self._builder.keyed(node) for _ in range(pieces - 1)]
-        return KeyedUnit(self.setting, node, made, self._builder.key(node))
+        is_one = in_one_piece(self.plan, node, self.riders, self.options.threading)
+        is_one = is_one or not node.key.fields
+        pieces = ranges.count if ranges else self.options.pieces(node.key.buckets, waits=waits)
+        made += [self._builder.keyed(node) for _ in range(0 if is_one else pieces - 1)]
+        unit = KeyedUnit(self.setting, node, made, self._builder.key(node))
+        if ranges:
+            unit.set_units(ranges)
+        return unit
 
     def _share_bounds(self) -> None:
         """Machine code and the runtime keep the bounds of timers in the same words."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from thalweg.columns.chunks import Chunk
@@ -36,7 +38,8 @@ class HandleEngine(UnitsEngine):
     @property
     def is_native(self) -> bool:
         """Whether machine code runs all its operators, so that a step costs Python next to nothing."""
-        return all(task.spec.native for task in self.tasks[1:] if not task.leaves)
+        is_ridden = any(task.riders for task in self.tasks)
+        return not is_ridden and all(task.spec.native for task in self.tasks[1:] if not task.leaves)
 
     @property
     def is_held_up(self) -> bool:
@@ -46,12 +49,13 @@ class HandleEngine(UnitsEngine):
             and (task.spec.needs_token or task.spec.is_split or task.unit is not None)
             for task in self.tasks[1:]
             if not task.leaves
-        )
+        ) or any(rider.needs_token for rider in self.tasks[0].riders)
 
     @property
     def may_wait(self) -> bool:
         """Whether Python runs a function of the user's, which may sleep or ask somebody."""
-        return any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
+        calls = any(task.spec.needs_token for task in self.tasks[1:] if not task.leaves)
+        return calls or any(rider.needs_token for rider in self.tasks[0].riders)
 
     @property
     def refs(self) -> int:
@@ -95,4 +99,10 @@ class HandleEngine(UnitsEngine):
             return chunk_of(block, schema, names, ())
         kept = self.objects[payload & at.PAYLOAD_MASK]
         held: Chunk = kept.views[payload >> at.PAYLOAD_SHIFT][0]
-        return chunk_of(block, schema, names, held.columns, held.order)
+        order = {**held.order, **self._branches.get(ref, {})}
+        return chunk_of(block, schema, names, held.columns, order)
+
+    @functools.cached_property
+    def _branches(self) -> dict[Ref, Mapping[str, int]]:
+        """By stream that machine code makes, which of several readers its makers are."""
+        return {ref: task.branches for task in self.tasks for ref in task.refs if task.branches}

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from thalweg.brief import brief_repr
 from thalweg.checks import require_count, require_seconds
 from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
+from thalweg.flow.regions import THREADING_MODELS, ThreadingModel
 from thalweg.scheduling.rounds import Policy, RoundPolicy, required_features
 
-Threading = Literal["dynamic", "dedicated"]
 #: Chunks of an operator on their way from its inbox to its output.
 QUEUE_CHUNKS: Final = 64
 #: Rows on their way at which sources wait.
 ROWS_LIMIT: Final = 4_000_000
 _MAY_BE_NONE: Final = ("waiting_threads", "partitions")
 _CHOICES: Final = {
-    "threading": ("dynamic", "dedicated"),
+    "threading": THREADING_MODELS,
+    "partition": ("hash", "range"),
     "queue": ("hybrid", "partitioned", "shared"),
     "reorder": ("non-blocking", "lock-based"),
 }
@@ -33,7 +35,7 @@ class Options:
         threads: workers of threading ``dynamic``; under a controller the most that there may be.
         waiting_threads: of threading ``dynamic`` the most workers that there may be while functions are seen to wait,
             as those that sleep or ask a server (docs/elasticity.md); None: no more than ``threads``.
-        threading: ``dynamic`` or ``dedicated``.
+        threading: of all operators outside of ``with flow.threading(...)``: ``dynamic``, ``dedicated`` or ``manual``.
         policy: who runs next (see :mod:`thalweg.scheduling`); None is the free list.
         controller: changes how many workers run, and how many may run an operator (see :mod:`thalweg.elasticity`);
             None: all run, always.
@@ -44,6 +46,10 @@ class Options:
         rows_limit: rows on their way at which sources wait.
         partitions: parts of a keyed operator that may run at once; None: four a thread, also of those that may wait
             where Python runs it.
+        partition: which keys a part has: ``hash``, about equally many; ``range``, those from one boundary to the next,
+            of the operators that ``boundaries`` names. It fixes the number of their parts.
+        boundaries: by keyed operator, where each range but the first begins, as values of the key's first field in
+            ascending order; ``thalweg plan --sample`` finds them, and :func:`thalweg.testing.plan_partitions`.
         queue: how a keyed operator's chunks are handed to workers: ``hybrid``, ``partitioned`` or ``shared``.
         reorder: ``non-blocking`` or ``lock-based``.
         times_held: takes how long chunks are in each operator, from when a worker takes one until what came of it
@@ -57,7 +63,7 @@ class Options:
 
     threads: int = 2
     waiting_threads: int | None = None
-    threading: Threading = "dynamic"
+    threading: ThreadingModel = "dynamic"
     policy: Policy | None = None
     controller: Controller | None = None
     period_s: float = 10.0
@@ -65,6 +71,8 @@ class Options:
     queue_chunks: int = QUEUE_CHUNKS
     rows_limit: int = ROWS_LIMIT
     partitions: int | None = None
+    partition: Literal["hash", "range"] = "hash"
+    boundaries: Mapping[str, Sequence[Any]] | None = None
     queue: Literal["hybrid", "partitioned", "shared"] = "hybrid"
     reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
     times_held: bool = False
@@ -80,12 +88,19 @@ class Options:
                 raise BuildError(
                     f"{name}: expected {' or '.join(map(repr, known))}, got {getattr(self, name)!r}"
                 )
+        if (self.partition == "range") != bool(self.boundaries):
+            raise BuildError(
+                "partition 'range' needs boundaries=, by keyed operator, and nothing else has them: `thalweg plan"
+                " --sample` finds them in a sample of the input"
+            )
         if self.policy is not None:
             require_policy(self.policy)
         if self.controller is not None:
             require_controller(self.controller)
-            if self.threading == "dedicated":
-                raise BuildError("controller: threading 'dedicated' leaves nothing to change")
+            if self.threading != "dynamic":
+                raise BuildError(
+                    f"controller: threading {self.threading!r} leaves nothing to change"
+                )
         require_seconds("", above=True, period_s=self.period_s)
         require_seconds("", above=True, unit="milliseconds", step_ms=self.step_ms)
 

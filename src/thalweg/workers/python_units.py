@@ -28,16 +28,16 @@ def run(engine: FlowEngine, me: int, task: Task) -> None:
         bound = task.run_part(engine, first, part, _moment(engine, first))
         store(mem, int(mem[engine.op_at(task.index) + at.EARLIEST]) + part, bound)
     elif phase == at.JOIN:
-        engine.put(out, task, task.join(engine, first, _moment(engine, first)))
+        engine.put(out, task, task.join(engine, first, _moment(engine, first), out))
     else:
         handles = mem[me + at.INPUTS : me + at.INPUTS + len(task.inputs)].tolist()
         moment = _moment(engine, out)
-        result = task.run(engine, handles, moment)
+        result = task.run(engine, handles, moment, out)
         if isinstance(result, Parts):
             _put_parts(engine, out, result)
             return
         if task.sets_clock:
-            _put_clocks(engine, out, moment)
+            put_clocks(engine, out, moment)
         engine.put(out, task, result)
 
 
@@ -81,7 +81,8 @@ def _put_rows(engine: FlowEngine, handle: int, kept: Any, rows: at.Int64s) -> No
     engine.mem[place + at.PARTS] = address(rows)
 
 
-def _put_clocks(engine: FlowEngine, handle: int, moment: Moment) -> None:
+def put_clocks(engine: FlowEngine, handle: int, moment: Moment) -> None:
+    """Sets the clocks of a handle."""
     place = handle_at(engine.mem, handle)
     for slot, domain in enumerate(engine.domains):
         engine.mem[place + at.CLOCKS + slot] = moment.watermarks.get(domain, BEFORE_ALL)

@@ -374,7 +374,10 @@ def _neighbours(
         o = int(op_at(mem, place))
         for i in range(int(mem[o + at.N_IN])):
             port = int(mem[at.PORTS] + (mem[o + at.FIRST_PORT] + i) * at.PORT_WORDS)
-            feeder = number[int(mem[port + at.FEEDER])]
+            feeder = number.get(int(mem[port + at.FEEDER]))
+            if feeder is None:
+                # It has a thread of its own, so the policy does not know it.
+                continue
             feeders[op].append(feeder)
             readers[feeder].append(op)
     return tuple(map(tuple, readers)), tuple(map(tuple, feeders))

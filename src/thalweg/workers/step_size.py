@@ -148,12 +148,22 @@ class StepSize:
         self._steps_until_fit, self._least_rows = _FIT_STEPS, 0
         #: rows that have come, and steps
         self._submitted = self._steps = 0
+        #: steps, rows and ns of operators that ride on the sources; what a row of the last steps took
+        self._ridden = np.zeros(3, np.int64)
+        self._ridden_ns_a_row = -1.0
 
     def count(self, rows: int) -> None:
         """A step of so many rows has come."""
         self._steps_until_fit -= 1
         self._submitted += rows
         self._steps += 1
+
+    def ride(self, rows: int, took_ns: int) -> None:
+        """Operators that ride on the sources have taken so long for a step, which no worker has counted."""
+        self._ridden += 1, rows, took_ns
+        if rows:
+            cost, before = took_ns / rows, self._ridden_ns_a_row
+            self._ridden_ns_a_row = cost if before < 0 else (before + cost) / 2
 
     @property
     def is_first(self) -> bool:
@@ -171,8 +181,10 @@ class StepSize:
         if self._steps_until_look > 0:
             self._steps_until_look -= 1
             return self._rows
-        self._steps_until_look = self._count * int(self._mem[at.N_WORKERS]) // _COUNTS_A_STEP
+        self._steps_until_look = self._count * int(self._mem[at.N_COUNTED]) // _COUNTS_A_STEP
         dearest = dearest_ns(self._mem, self._submitter, self._source)
+        if dearest >= 0 or self._count == 1:
+            dearest = max(dearest, self._ridden_ns_a_row)
         grows = self._by_batches and self._submitted
         first = min(2 * self._rows, MOST_FIRST_ROWS) if grows else self._first_rows()
         rows = first if dearest < 0 else int(STEP_NS / max(dearest, 1.0))
@@ -194,6 +206,7 @@ class StepSize:
             return self._least_rows
         self._steps_until_fit = _FIT_STEPS
         totals = at.counts_of(self._mem).sum(axis=0)[self._source : self._source + self._count]
+        totals[0, [at.S_UNITS, at.S_IN, at.S_BUSY]] += self._ridden
         self._costs.look(totals[:, at.S_UNITS], totals[:, at.S_IN], totals[:, at.S_BUSY])
         reach = totals[:, at.S_IN] / self._submitted
         most_ns = self._step_ms * 1e6

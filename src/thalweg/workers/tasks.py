@@ -23,9 +23,7 @@ from thalweg.workers.memory.layout import PAYLOAD_SHIFT, OpSpec
 from thalweg.workers.native.block_chunks import view_block
 from thalweg.workers.native.chain import NativeChain
 from thalweg.workers.native.keyed import NativeKeyed
-
-#: What an operator puts out in one step, by stream; what the ingress gives may also be named by edge.
-Bundle = dict[Any, Chunk]
+from thalweg.workers.riding import Bundle, Rider, chunk_of, ride
 
 
 @dataclasses.dataclass(slots=True)
@@ -51,10 +49,17 @@ class Task:
     keyed: NativeKeyed | None = None
     #: the streams that machine code reads, by their place in ``refs``
     read_natively: dict[int, Sequence[Edge]] = dataclasses.field(default_factory=dict)
+    #: which of several readers of a stream it is, by order column, and those before it whose output machine code made:
+    #: the same for all rows, so no block has it
+    branches: Mapping[str, int] = dataclasses.field(default_factory=dict)
     #: the members of a fused chain
     names: Sequence[str] = ()
     #: what the flow's author says of it
     tags: Mapping[str, Tag] = dataclasses.field(default_factory=dict)
+    #: its kind, whoever runs it
+    kind: str = ""
+    #: the operators that its calls run, too
+    riders: list[Rider] = dataclasses.field(default_factory=list)
     _counted: list[int] = dataclasses.field(default_factory=list)
     _empty: dict[int, tuple[int, Any]] = dataclasses.field(default_factory=dict)
 
@@ -63,8 +68,10 @@ class Task:
         refs = [ref for ref, _ in self.inputs] or self.refs
         return max((width(stream_schema(plan, ref)) for ref in refs), default=8)
 
-    def run(self, engine: FlowEngine, handles: Sequence[int], moment: Moment) -> Bundle | Parts:
-        """Runs the operator on a step, whose outputs are under these handles."""
+    def run(
+        self, engine: FlowEngine, handles: Sequence[int], moment: Moment, out: int
+    ) -> Bundle | Parts:
+        """Runs the operator on a step, given the handles of its inputs and of its output."""
         chunks = [
             read(engine, handle, *where) for handle, where in zip(handles, self.inputs, strict=True)
         ]
@@ -75,9 +82,17 @@ class Task:
         if self.keyed is not None and self.call is not None and not self.spec.is_split:
             return self.run_serial(engine, handles[0], moment)
         assert self.call is not None
-        if not (self.always or any(map(len, chunks))):
-            return {}
-        return self.call(chunks, moment)
+        has_work = self.always or any(map(len, chunks))
+        found = self.call(chunks, moment) if has_work else {}
+        return found if isinstance(found, Parts) else self.with_riders(engine, found, moment, out)
+
+    def with_riders(
+        self, engine: FlowEngine, bundle: Mapping[Any, Chunk], moment: Moment, handle: int
+    ) -> Bundle:
+        """What it and those that ride on it put out, given what it does."""
+        if not self.riders:
+            return dict(bundle)
+        return ride(engine, self.riders, self.refs, bundle, moment, handle)
 
     def run_part(self, engine: FlowEngine, handle: int, part: int, moment: Moment) -> int:
         """Runs a partition of a split chunk; a lower bound of its timers."""
@@ -97,12 +112,12 @@ class Task:
         bound = self.unit.run_part(parts, part)
         return bound if self.keyed is None else self.keyed.sync_bounds(part)
 
-    def join(self, engine: FlowEngine, handle: int, moment: Moment) -> Bundle:
+    def join(self, engine: FlowEngine, handle: int, moment: Moment, out: int) -> Bundle:
         """The output of a split chunk whose partitions have run."""
         assert self.unit is not None
         parts = engine.objects[handle]
         if parts is not None:
-            return self.unit.join(parts)
+            return self.with_riders(engine, self.unit.join(parts), moment, out)
         return self._joined(
             engine.block(handle), self._arrived(engine, engine.held(handle)), moment
         )
@@ -208,15 +223,8 @@ class KeptChunks:
 def read(engine: FlowEngine, handle: int, ref: Ref, edge: Edge) -> Chunk:
     """A stream's chunk as one of its readers sees it."""
     kept = engine.objects[handle]
-    if kept is not None and edge in kept.bundle:
-        found: Chunk = kept.bundle[edge]
-        return found
     if kept is not None:
-        chunk = kept.bundle.get(ref)
-    else:
-        # Machine code rejects nothing: where a function raises, Python runs the chunk.
-        chunk = engine.copied(handle, ref) if ref.port == "out" else None
-    if chunk is None:
-        schema = stream_schema(engine.plan, ref)
-        return Chunk.empty(schema, engine.edge_columns(ref, edge))
-    return engine.branched(chunk, ref, edge)
+        return chunk_of(engine, kept.bundle, ref, edge)
+    # Machine code rejects nothing: where a function raises, Python runs the chunk.
+    found = {ref: engine.copied(handle, ref)} if ref.port == "out" else {}
+    return chunk_of(engine, found, ref, edge)

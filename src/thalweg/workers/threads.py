@@ -3,9 +3,11 @@
 Who runs what:
 
 * threading ``dynamic``: ``threads`` workers that a policy sends to the operators of all flows;
-* threading ``dedicated``: a thread for each operator, left to the operating system.
+* threading ``dedicated``: a thread for each operator, left to the operating system;
+* threading ``manual``: no thread, see :mod:`thalweg.workers.riding`.
 
-(``manual``, the caller's thread without queues, is the serial engine.)
+A run has one for all operators but those of regions (:mod:`thalweg.flow.regions`), which have their own. Where all is
+manual there is no need for workers: that is the serial engine.
 
 A worker runs compiled code (:func:`thalweg.workers.worker_loop.loop.work`) and comes back to run what is Python: a
 unit of an operator, a policy's pick, the plan of the next round.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +30,7 @@ from thalweg.workers.contract import FlowEngine
 from thalweg.workers.lockfree.atomics import EMPTY, load, store
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.handles import collected, free_handles, new_handle
+from thalweg.workers.memory.layout import OpSpec
 from thalweg.workers.memory.memory import Memory
 from thalweg.workers.memory.placed import Placed
 from thalweg.workers.memory.places import op_at, worker_at
@@ -47,7 +51,7 @@ _FOR_EVER: Final = 1 << 40
 #: How long a worker that is told to stop is waited for, seconds.
 _GRACE: Final = 2.0
 #: Operators of all flows at once that threading ``dedicated`` has threads for, and their ports.
-_DEDICATED: Final = Reserve(operators=256, ports=1_024)
+_DEDICATED: Final = Reserve(operators=256, ports=1_024, own_threads=256)
 
 
 def _announce_compilation() -> None:
@@ -64,21 +68,23 @@ class Workers:
     Args:
         options: how many threads, under which policy.
         reserve: room for flows; None: much.
+        most: workers at most that a policy sends; None: as options say.
     """
 
-    def __init__(self, options: Options, *, reserve: Reserve | None = None) -> None:
+    def __init__(
+        self, options: Options, *, reserve: Reserve | None = None, most: int | None = None
+    ) -> None:
         self.options = options
-        self._dedicated = options.threading == "dedicated"
-        room = reserve or (_DEDICATED if self._dedicated else Reserve())
-        self._count = room.operators if self._dedicated else options.most_threads
-        self.memory = Memory(workers=self._count, reserve=room, own_threads=self._dedicated)
+        room = reserve or (_DEDICATED if options.threading == "dedicated" else Reserve())
+        self._count = options.most_threads if most is None else most
+        self.memory = Memory(workers=self._count, reserve=room)
         self.mem = self.memory.mem
         self.occupancy = Occupancy(
-            self.mem, workers=self._count, most=0 if self._dedicated else self._count, changed=self._adapt
-        )  # fmt: skip
-        if not self._dedicated:
-            # Others are started when functions are seen to wait, or a controller wants them.
-            self.mem[[at.N_WORKERS, at.ACTIVE]] = options.threads
+            self.mem, workers=int(self.mem[at.MAX_WORKERS]), most=self._count, changed=self._adapt
+        )
+        # Others are started when functions are seen to wait, a controller wants them, or an operator needs one at all.
+        self._are_sent = self._count > 0 and options.threading == "dynamic"
+        self.mem[[at.N_WORKERS, at.ACTIVE]] = options.threads if self._are_sent else 0
         self.objects: list[Any] = [None] * int(self.mem[at.HANDLE_COUNT])
         #: under a round policy
         self.rounds: Rounds | None = None
@@ -96,7 +102,13 @@ class Workers:
         #: why all flows have ended, if that is nobody's alone
         self.error: BaseException | None = None
         self._policy = options.policy
+        self._count_rows()
         self._set_policy(options.policy)
+
+    def _count_rows(self) -> None:
+        """Whose counts are to be looked at: of workers with one operator all, once there is one."""
+        has_own = any(task.spec.own_thread for task in self.tasks().values())
+        store(self.mem, at.N_COUNTED, int(self.mem[at.MAX_WORKERS if has_own else at.N_WORKERS]))
 
     # -- flows ----------------------------------------------------------------------------------------------
 
@@ -126,10 +138,23 @@ class Workers:
             except BaseException:
                 self._take_out(engine)
                 raise
+            self._send_workers(specs)
+            self._count_rows()
             self._tell_rounds()
             if self._has_begun:
                 self._start_threads()
+                wake_all(self.mem)
             return placed
+
+    def _send_workers(self, specs: Sequence[OpSpec]) -> None:
+        """Where a run without workers has got its first operators for them: there are some from now on."""
+        needed = any(not one.own_thread and one.kind != at.INGRESS for one in specs)
+        if self._are_sent or not needed:
+            return
+        self._are_sent = True
+        store(self.mem, at.N_WORKERS, self.options.threads)
+        store(self.mem, at.ACTIVE, self.options.threads)
+        self._set_policy(self._policy)
 
     def remove(self, engine: FlowEngine) -> None:
         """Takes out an engine of which nothing is on its way."""
@@ -147,7 +172,7 @@ class Workers:
 
     def _try_out(self, policy: Policy | None) -> None:
         """Whether a policy of rounds can do with the flows that there are: it must not fail when it is too late."""
-        if isinstance(policy, RoundPolicy) and not self._dedicated and self._flows:
+        if isinstance(policy, RoundPolicy) and self._are_sent and self._flows:
             Rounds.try_out(self.mem, self._traits(), policy)
 
     def _tell_rounds(self) -> None:
@@ -167,6 +192,7 @@ class Workers:
             )
             for engine, placed in self._flows.items()
             for rank, (place, task) in enumerate(zip(placed.places, engine.tasks, strict=True))
+            if not task.spec.own_thread
         }
 
     # -- threads --------------------------------------------------------------------------------------------
@@ -179,13 +205,15 @@ class Workers:
                 self._start_threads()
 
     def _start_threads(self) -> None:
-        # Of dedicated ones each serves an operator's place, whichever flow has it.
-        started = range(int(self.mem[at.N_WORKERS]))
-        for worker in self.tasks() if self._dedicated else started:
+        owners = (
+            int(self.mem[op_at(self.mem, place) + at.OWNER]) - 1
+            for place, task in self.tasks().items()
+            if task.spec.own_thread
+        )
+        # Of those with one operator each is used again by the next flow that needs it.
+        for worker in (*range(int(self.mem[at.N_WORKERS])), *owners):
             if worker in self._threads:
                 continue
-            if self._dedicated:
-                self.mem[worker_at(self.mem, worker) + at.FIXED] = worker
             name = f"thalweg-{worker}"
             thread = threading.Thread(target=self._work, args=[worker], name=name, daemon=True)
             self._threads[worker] = thread
@@ -199,14 +227,15 @@ class Workers:
     def set_threads(self, count: int) -> None:
         """Suspends workers, or lets suspended ones go on: the first ``count`` run, at least one.
 
-        Of threading ``dedicated`` all run: nobody else would run the operator of one that is suspended.
+        Those that have one operator alone run in any case: nobody else would run it.
         """
-        if self._dedicated:
+        if not self._are_sent:
             return
         count = max(1, min(count, self._count))
         if count > int(self.mem[at.N_WORKERS]):
             with self._changing:
                 store(self.mem, at.N_WORKERS, max(count, int(self.mem[at.N_WORKERS])))
+                self._count_rows()
                 if self._has_begun and not self.mem[at.STOP]:
                     self._start_threads()
         store(self.mem, at.ACTIVE, count)
@@ -216,8 +245,9 @@ class Workers:
 
     @property
     def threads(self) -> int:
-        """How many workers may run now."""
-        return int(load(self.mem, at.ACTIVE))
+        """How many workers may run now that are sent to operators; where none are, how many have one of their own."""
+        own = sum(task.spec.own_thread for task in self.tasks().values())
+        return int(load(self.mem, at.ACTIVE)) if self._are_sent else own
 
     @property
     def most(self) -> int:
@@ -330,7 +360,7 @@ class Workers:
 
     @property
     def policy(self) -> Policy | None:
-        """Who runs next; may be replaced at any time, but under threading ``dedicated`` says nothing.
+        """Who runs next; may be replaced at any time, but says nothing of operators with threads of their own.
 
         Raises:
             SchedulingError: it is none for the flows that there are; the one before goes on.
@@ -351,10 +381,7 @@ class Workers:
         """Tells the workers; the mode comes last, when all that it needs stands."""
         mem = self.mem
         preemption: Preemption | None = None
-        if self._dedicated:
-            mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
-            mode = at.DEDICATED
-        elif policy is None or getattr(policy, "native", "") == "free_list":
+        if not self._are_sent or policy is None or getattr(policy, "native", "") == "free_list":
             mem[at.SLICE] = mem[at.WINDOW] = _FOR_EVER
             mode = at.BY_FREE_LIST
         elif isinstance(policy, RoundPolicy):

@@ -196,10 +196,11 @@ def batches_of(
     """The same tuples, those of a few milliseconds at a time, once the last one is due."""
     kept, waiting = round(10_000 * query.kept), list[float]()
     for at_s in query.rate.due_s(seconds):
-        waiting.append(at_s)
-        if at_s - waiting[0] >= _BATCH_S:
+        if waiting and at_s - waiting[0] >= _BATCH_S:
+            # What is due only now, perhaps after a pause, is not waited for.
             yield _batch(waiting, turns, kept, clock)
             waiting = []
+        waiting.append(at_s)
     if waiting:
         yield _batch(waiting, turns, kept, clock)
 

@@ -123,7 +123,10 @@ def run(
     turn_ns = ns_a_turn()
     how: dict[str, Any] = {"threads": threads, "policy": None if way == "free list" else way}
     if way == "dedicated":
-        how = {"threading": "dedicated", "reserve": Reserve(operators=512, ports=1_024)}
+        how = {
+            "threading": "dedicated",
+            "reserve": Reserve(operators=512, ports=1_024, own_threads=512),
+        }
     with tw.start(**how) as running:
         flows = []
         for query, left in zip(queries, lefts, strict=True):
@@ -193,7 +196,8 @@ def _resident() -> int:
 
 def capacity(*, threads: int) -> float:
     """How many cores' worth of machine code so many workers get done now: other programs may run, too."""
-    turn_ns, rows = ns_a_turn(), [Tuple(0, 20_000, 0)] * 4_000
+    # Long beside what it takes to begin a run.
+    turn_ns, rows = ns_a_turn(), [Tuple(0, 20_000, 0)] * 30_000
     flows = [chain(f"capacity{number}", 1) for number in range(threads)]
     given = {flow.name: {"in": rows[:1]} for flow in flows}
     tw.run(flows, given, threads=threads)

@@ -20,6 +20,8 @@ from thalweg_lab.figures.rig import Finite
 
 _SIGMAS: Final = (0.05, 0.15, 0.3, 1.0)
 _COST_US: Final = 100.0
+_KEYS: Final = 10_000
+_REAL_THREADS: Final = 2
 _ROWS: Final = {"quick": 1_500, "full": 6_000}
 _COUNTS: Final = {"quick": (1, 16), "full": simulated.THREADS}
 Speeds = dict[tuple[str, float, int], float]
@@ -73,10 +75,17 @@ def _real(effort: Effort, say: Progress) -> dict[str, Finite]:
     flow = parametric.one_operator("keyed", _COST_US)
     rows, repeats = (3_000, 1) if effort == "quick" else (30_000, 3)
     ways = {
-        "hybrid": real.Way(threads=2, partitions=parametric.RANGES),
-        "partitioned": real.Way(threads=2, queue="partitioned", partitions=2),
+        "hybrid": _ranged("hybrid", parametric.RANGES),
+        "partitioned": _ranged("partitioned", _REAL_THREADS),
     }
-    return real.run_tuples(flow, parametric.table(rows, sigma=0.15), ways, 16, repeats, say)
+    table = parametric.table(rows, sigma=_SIGMAS[1], keys=_KEYS)
+    return real.run_tuples(flow, table, ways, 16, repeats, say)
+
+
+def _ranged(queue: str, parts: int) -> real.Way:
+    """Range partitioning: ranges of equal width over the key space, whatever keys come."""
+    boundaries = {"work": parametric.equal_ranges(parts, _KEYS)}
+    return real.Way(threads=_REAL_THREADS, queue=queue, partition="range", boundaries=boundaries)
 
 
 def _real_check(here: dict[str, Finite]) -> ShapeCheck:
@@ -108,7 +117,8 @@ FIGURE = PaperFigure(
     claim="The hybrid queue scales under skew, the partitioned one does not; with even keys they are alike",
     published="alike at large sigma; under skew hybrid consistent, partitioned drops heavily",
     kind="real and simulated",
-    through="tw.run(options=Options(queue=)); thalweg.simulate",
-    on="a keyed operator of 100 µs, 100 ranges of N(0, sigma); up to 16 simulated workers, 2 here",
+    through="tw.run(options=Options(queue=, partition='range', boundaries=)); thalweg.simulate",
+    on="a keyed operator of 100 µs, keys of N(0, sigma); 100 equal ranges (hybrid) or one a worker (partitioned);"
+    " up to 16 simulated workers, 2 here",
     measure=measure,
 )

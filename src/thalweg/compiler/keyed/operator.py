@@ -144,7 +144,7 @@ class CompiledKeyed:
             ranges = np.zeros((0, RANGE_WIDTH), np.int64)
             return Split(chunk, None, times, none, none, ranges, keep, columns)
         rows = self.spec.key.rows(keys, len(chunk))
-        order, starts = split_by_bucket(self.units.of(rows[0]), self.units.count)
+        order, starts = split_by_bucket(self.units.of_rows(keys, rows[0]), self.units.count)
         used = np.flatnonzero(starts[1:] > starts[:-1])
         ranges = np.stack([used, starts[:-1][used], starts[1:][used]], axis=1).astype(np.int64)
         times = None if times is None else np.ascontiguousarray(times)

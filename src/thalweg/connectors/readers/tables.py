@@ -27,7 +27,8 @@ every Optional field. Every other type is refused by name.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,10 @@ from thalweg.time_texts import INT_MAX, TOO_FINE, UNIT_NS, EpochUnit, Nanosecond
 Bools = npt.NDArray[np.bool_]
 
 
+#: How errors call a table that somebody gave.
+THE_TABLE: Final = "the table"
+
+
 class _Times(NamedTuple):
     """How times are read, and what is said of those that are too fine."""
 
@@ -68,15 +73,17 @@ class _Times(NamedTuple):
     )
 
 
-def rows_from_table(table: pa.Table, schema: Schema, first_position: int = 0) -> Parsed:
+def rows_from_table(
+    table: pa.Table, schema: Schema, first_position: int = 0, places: Sequence[int] | None = None
+) -> Parsed:
     """The table's rows as the record has them; columns that fit are not copied.
 
-    Positions count rows from ``first_position``.
+    Positions count rows from ``first_position``; ``places`` are what :func:`check_types` has said of such a table.
 
     Raises:
         DataError: a column is missing, doubled or of a type that the field does not take.
     """
-    return fit_table(table, schema, "the table", first_position)
+    return fit_table(table, schema, THE_TABLE, first_position, places=places)
 
 
 def fit_table(
@@ -85,11 +92,13 @@ def fit_table(
     where: str,
     first_position: int,
     options: ReadOptions | None = None,
+    places: Sequence[int] | None = None,
 ) -> Parsed:
     """As :func:`rows_from_table`, times as a file's options say; errors start with ``where``."""
     unit = options.epoch_unit if options else schema.reading.epoch_unit
     times = _Times(unit or "us", options.nanoseconds, TOO_FINE) if options else _Times(unit or "us")
-    places = check_types(table.schema, schema, where)
+    if places is None:
+        places = check_types(table.schema, schema, where)
     columns: list[Any] = []
     reasons: dict[int, str] = {}
     for place, field in zip(places, schema.fields, strict=True):
@@ -127,7 +136,7 @@ def _extra(found: pa.Schema, schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in found.names if name not in schema.columns)
 
 
-def _text(table: pa.Table, places: list[int], row: int) -> str:
+def _text(table: pa.Table, places: Sequence[int], row: int) -> str:
     cells = {table.field(place).name: _shown(table.column(place)[row]) for place in places}
     return ", ".join(f"{name}={cell}" for name, cell in cells.items())[:TEXT_LIMIT]
 

@@ -107,7 +107,7 @@ class KeyedRows(abc.ABC):
     def _rows(self, keys: Sequence[Column], times: Int64s | None) -> None:
         chunk, answers = self._chunk, self._answers.rows
         python_keys = self._spec.python_keys(keys, len(chunk))
-        buckets = self.units.of(self._spec.hashes(keys, len(chunk))).tolist()
+        buckets = self.units.of_rows(keys, self._spec.hashes(keys, len(chunk))).tolist()
         parts = {one: self.table(one).parts for one in set(buckets)}
         self._by_states = {id(one.parts[0]): one for one in self.tables.values()}
         self._times = [0] * len(chunk) if times is None else times.tolist()

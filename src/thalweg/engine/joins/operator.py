@@ -97,7 +97,7 @@ class ColumnJoin:
             self._sides = self._hold(self._units, self.tables)
 
     def _make_tables(self, keys: Sequence[Column], count: int) -> None:
-        units = self._units.of(self._form.spec.hashes(keys, count))
+        units = self._units.of_rows(keys, self._form.spec.hashes(keys, count))
         for unit in np.flatnonzero(np.bincount(units)).tolist():
             if unit not in self.tables:
                 self._sides.adopt(unit, self.table(unit))

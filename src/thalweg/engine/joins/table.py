@@ -198,7 +198,7 @@ def deal(
 ) -> None:
     """Gives each table its rows of a side."""
     keys = form.keys_of(place, rows.rows, form.spec)
-    owners = units.of(form.spec.hashes(keys, len(rows.rows)))
+    owners = units.of_rows(keys, form.spec.hashes(keys, len(rows.rows)))
     order = np.argsort(owners, kind="stable")
     rows, owners = rows.take(order), owners[order]
     for unit, table in tables.items():

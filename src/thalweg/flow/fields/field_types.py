@@ -35,6 +35,10 @@ class Kind(enum.Enum):
     LIST = "list"
     RECORD = "record"
 
+    # Members are one each, so their place in memory will do: an enum's own hash is a call of Python, and kinds are
+    # looked up for each column of each chunk.
+    __hash__ = object.__hash__
+
 
 _FIXED: Final = {Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.TIMESTAMP, Kind.CATEGORY, Kind.TIMER}
 _ARROW: Final = {

@@ -63,7 +63,8 @@ TOKEN_SINCE: Final = TOKEN + 1
 BESIDE: Final = TOKEN + 2  # workers that run interpreted code beside a holder who seems to wait
 N_OPS: Final = 6 * LINE  # operators that there are or were; those of flows that are gone are GONE
 N_PORTS: Final = N_OPS + 1  # their ports: never fewer than those of N_OPS operators have
-N_WORKERS: Final = N_OPS + 2  # workers that have been started
+N_WORKERS: Final = N_OPS + 2  # workers that have been started, without those that have one operator
+N_COUNTED: Final = N_OPS + 3  # workers whose counts may say something, with those
 ACTIVE: Final = 7 * LINE  # workers that may run; those with a greater number are suspended
 WINDOW_START: Final = 8 * LINE
 ROUND_END: Final = 9 * LINE  # when the round is over, monotonic ns
@@ -76,7 +77,6 @@ HEAD_WORDS: Final = 11 * LINE
 #: Values of MODE.
 BY_PICK: Final = 0
 BY_FREE_LIST: Final = 1
-DEDICATED: Final = 2
 BY_PYTHON: Final = 3
 BY_ROUND: Final = 4
 
@@ -130,6 +130,7 @@ FLOW_OPS: Final = 7 * LINE + 3  # of an ingress: how many operators its flow has
 FREELY: Final = (
     7 * LINE + 4
 )  # workers that may run its Python at once without the token, since it waits
+OWNER: Final = 7 * LINE + 5  # worker + 1 whose only operator it is, 0: none
 OP_WORDS: Final = 8 * LINE
 
 #: Values of KIND.
@@ -180,7 +181,7 @@ OP: Final = 1
 PART: Final = 2
 SPARE: Final = 3  # a handle for the next output
 HELP: Final = 4  # the operator to go on with
-FIXED: Final = 5  # the operator of a dedicated thread
+FIXED: Final = 5  # the only operator of a worker, EMPTY: it is sent to any
 TOKEN_HELD: Final = 6  # HOLDS_TOKEN, RUNS_BESIDE, RUNS_FREELY, or 0
 STARTED: Final = 7  # when the unit in Python began
 UNITS: Final = 8  # units of this visit
@@ -274,6 +275,7 @@ class OpSpec:
     queue_kind: int = HYBRID
     limit: int = 1 << 30
     needs_token: bool = True
+    own_thread: bool = False
     ordered: bool = True
     locking: bool = False
     timers: bool = False
@@ -291,7 +293,7 @@ class OpSpec:
 
 def counts_of(mem: Int64s) -> Int64s:
     """The counts of a memory, as they change: int64[workers, operators, STAT_WORDS]."""
-    return all_counts(mem)[: int(mem[N_WORKERS]), : int(mem[N_OPS])]
+    return all_counts(mem)[: int(mem[N_COUNTED]), : int(mem[N_OPS])]
 
 
 def all_counts(mem: Int64s) -> Int64s:

@@ -53,6 +53,7 @@ from thalweg.workers.memory.reserve import (
     Reserve,
     handles_of,
     no_room,
+    own_threads_of,
     queue_words_of,
     readers_of,
     reorder_words_of,
@@ -67,13 +68,14 @@ class Memory:
     """The memory of a node runtime with the flows in it. One thread at a time may add, remove and reclaim.
 
     Args:
-        workers: how many workers there may ever be.
+        workers: how many workers there may ever be that are sent to any operator. Behind them stand those that have
+            one operator alone, each with an event count of its own.
         reserve: how much room there is for flows.
-        own_threads: each operator has a thread of its own, which sleeps until there is something for it alone.
     """
 
-    def __init__(self, *, workers: int, reserve: Reserve, own_threads: bool = False) -> None:
-        self.reserve = reserve
+    def __init__(self, *, workers: int, reserve: Reserve) -> None:
+        self.reserve, self._sent = reserve, workers
+        workers += reserve.own_threads
         self._top = at.HEAD_WORDS
         self._listed = workers * reserve.operators
         self._worker_words = whole_lines(at.INPUTS + reserve.widest) + LINE
@@ -100,13 +102,13 @@ class Memory:
         views = self._row(threads * view)
         self._events = self._row(reserve.flows * 2 * parking_words())
         lists = self._row(workers * reserve.operators * at.LISTED_WORDS)
-        sleepers = reserve.operators if own_threads else 0
-        self._sleeping = self._row(sleepers * parking_words())
+        self._sleeping = self._row(reserve.own_threads * parking_words())
         queues = self._row(reserve.words)
         self.mem = _aligned(self._top)
         self._operators = Ranges(0, reserve.operators)
         self._ports = Ranges(0, reserve.ports)
         self._submitters = Ranges(workers, reserve.flows)
+        self._owners = Ranges(self._sent, reserve.own_threads)
         self._queues = Ranges(queues, reserve.words)
         self._spare_handles = 0
         self._removed: list[Placed] = []
@@ -120,16 +122,17 @@ class Memory:
         for submitter in range(workers, threads):
             parking_init(self.mem, self._event(submitter))
             parking_init(self.mem, self._event(submitter) + parking_words())
-        self._has_own_threads = own_threads
-        for op in range(sleepers):
-            parking_init(self.mem, self._sleeping + op * parking_words())
-        self._more_handles(KEPT * workers + SPARE)
+        for owner in range(self._sent, workers):
+            parking_init(self.mem, self._park(owner))
+        #: the first worker with one operator alone that has never had one: it keeps handles from its first flow on
+        self._fresh_owner = self._sent
+        self._more_handles(KEPT * self._sent + SPARE)
 
-    def _park(self, op: int) -> int:
-        """The event count on which those sleep who run an operator."""
-        if self._has_own_threads:
-            return self._sleeping + op * parking_words()
-        return self._places[at.PARKED]
+    def _park(self, owner: int) -> int:
+        """The event count on which a worker sleeps that has one operator alone, EMPTY: those who have not."""
+        if owner == EMPTY:
+            return self._places[at.PARKED]
+        return self._sleeping + (owner - self._sent) * parking_words()
 
     def _event(self, submitter: int) -> int:
         """Where the two event counts of a flow stand."""
@@ -156,7 +159,8 @@ class Memory:
         mem[[at.N_CLOCKS, at.N_REFS]] = reserve.clocks, reserve.refs
         mem[[at.WORKER_WORDS, at.HANDLE_WORDS]] = self._worker_words, self._handle_words
         mem[at.STACK_WORDS] = whole_lines(reserve.ports + 1)
-        mem[[at.N_WORKERS, at.ACTIVE]] = workers
+        mem[[at.N_WORKERS, at.ACTIVE]] = self._sent
+        mem[at.N_COUNTED] = workers
         for ring in (at.FREE, at.GARBAGE):
             mpmc_init(mem, places[ring], reserve.handles)
         mpmc_init(mem, places[at.FREE_OPS], self._listed + 1)
@@ -182,10 +186,19 @@ class Memory:
 
     # -- flows ----------------------------------------------------------------------------------------------
 
-    def handles_with(self, ops: Sequence[OpSpec]) -> int:
-        """How many handles there will be when these operators are there, too."""
-        more = max(handles_of(ops) + KEPT - self._spare_handles, 0)
+    def handles_with(self, ops: Sequence[OpSpec], *, fresh: int | None = None) -> int:
+        """How many handles there will be at most when these operators are there, too.
+
+        Args:
+            fresh: how many of their own workers never had an operator before; None: it is not known.
+        """
+        kept = KEPT * (1 + (own_threads_of(ops) if fresh is None else fresh))
+        more = max(handles_of(ops) + kept - self._spare_handles, 0)
         return int(self.mem[at.HANDLE_COUNT]) + more
+
+    def _fresh_owners(self, first: int, count: int) -> int:
+        """How many of these workers never had an operator before."""
+        return max(first + count - self._fresh_owner, 0) if count else 0
 
     def add(
         self, ops: Sequence[OpSpec], *, rows_limit: int, refs: int = 1, clocks: int = 1
@@ -207,6 +220,7 @@ class Memory:
                 raise no_room(name, self.reserve)
         placed = self._placed(ops)
         readers = readers_of(ops)
+        owners = _owners_of(ops, placed.owners)
         event = self._event(placed.submitter)
         ingress = placed.first
         number = placed.first_port
@@ -219,8 +233,11 @@ class Memory:
             for feeder, ref in op.reads:
                 self._put_port(placed, number, ingress + feeder, index, ref)
                 number += 1
+            shared |= {at.OWNER: owners[index] + 1, at.PARK: self._park(owners[index])}
             self._put_operator(placed, index, readers[index], shared)
-        self._more_handles(placed.handles)
+        fresh = self._fresh_owners(placed.owners, own_threads_of(ops))
+        self._fresh_owner += fresh
+        self._more_handles(placed.handles + KEPT * fresh)
         self._publish(placed)
         return placed
 
@@ -230,20 +247,26 @@ class Memory:
         wanted = {
             "operators": (self._operators, len(ops)), "ports": (self._ports, ports),
             "flows": (self._submitters, 1), "words": (self._queues, words),
+            "own_threads": (self._owners, own_threads_of(ops)),
         }  # fmt: skip
-        if self.handles_with(ops) > self.reserve.handles:
-            raise no_room("handles", self.reserve)
         taken: list[tuple[Ranges, int, int]] = []
+        missing = ""
         for name, (ranges, count) in wanted.items():
             first = ranges.take(count) if count else 0
             if first == EMPTY:
-                for other in taken:
-                    other[0].give(*other[1:])
-                raise no_room(name, self.reserve)
-            taken.append((ranges, first, count))
-        first, first_port, submitter, queues = (one[1] for one in taken)
+                missing = missing or name
+            else:
+                taken.append((ranges, first, count))
+        fresh = self._fresh_owners(*taken[-1][1:])
+        if not missing and self.handles_with(ops, fresh=fresh) > self.reserve.handles:
+            missing = "handles"
+        if missing:
+            for ranges, first, count in taken:
+                ranges.give(first, count)
+            raise no_room(missing, self.reserve)
+        first, first_port, submitter, queues, owners = (one[1] for one in taken)
         return Placed(
-            ops, first, first_port, submitter, handles_of(ops) + KEPT,
+            ops, first, first_port, submitter, owners, handles_of(ops) + KEPT,
             queues=queues, words=words, next=queues,
         )  # fmt: skip
 
@@ -284,7 +307,6 @@ class Memory:
             at.QUEUE_KIND: op.queue_kind, at.LIMIT: op.limit, at.ORDERED: op.ordered, at.LOCKING: op.locking,
             at.TIMERS: op.timers, at.CLOCK: op.clock, at.ENDING_NO: op.ending_no, at.IS_SPLIT: op.is_split,
             at.PAYLOAD_WORD: op.payload_word, at.PRIORITY: op.priority, at.FREE_FN: op.free_fn,
-            at.PARK: self._park(placed.first + index),
         }  # fmt: skip
         words = np.zeros(at.OP_WORDS, np.int64)
         for word, value in (names | places | shared).items():
@@ -311,27 +333,36 @@ class Memory:
         for place, op in zip(placed.places, placed.ops, strict=True):
             store(mem, self._operator(place) + at.KIND, op.kind)
         store(mem, at.N_OPS, max(int(mem[at.N_OPS]), last))
-        workers = int(mem[at.MAX_WORKERS])
-        times = [
-            min(op.limit, workers) if op.kind in (STATELESS, KEYED) else 1 for op in placed.ops
-        ]
+        for place, owner in zip(placed.places, _owners_of(placed.ops, placed.owners), strict=True):
+            if owner != EMPTY:
+                store(mem, self._worker(owner) + at.FIXED, place)
+        times = [self._times_listed(op) for op in placed.ops]
         # By turns: who finds one that cannot run at the head comes to another one next.
         for turn in range(max(times, default=0)):
             for index in range(1, len(times)):
                 if turn < times[index]:
                     mpmc_push(mem, self._places[at.FREE_OPS], placed.first + index)
 
+    def _times_listed(self, op: OpSpec) -> int:
+        """How often an operator stands in the free list."""
+        if op.own_thread:
+            return 0
+        return min(op.limit, self._sent) if op.kind in (STATELESS, KEYED) else 1
+
     def remove(self, placed: Placed) -> None:
         """Takes a flow out; nothing of it may be on its way. Its place is free after :meth:`reclaim`."""
         # All else stays: a worker that has just run the last unit may still be in the operator, and asks for its kind.
         for op in placed.places:
             store(self.mem, self._operator(op) + at.LIMIT, 0)
+        for owner in _owners_of(placed.ops, placed.owners):
+            if owner != EMPTY:
+                store(self.mem, self._worker(owner) + at.FIXED, EMPTY)
         placed.passes = self._passes()
         self._removed.append(placed)
 
     def _passes(self) -> list[int]:
-        started = int(self.mem[at.N_WORKERS])
-        return [load(self.mem, self._worker(w) + at.PASSES) for w in range(started)]
+        workers = int(self.mem[at.MAX_WORKERS])
+        return [load(self.mem, self._worker(w) + at.PASSES) for w in range(workers)]
 
     def reclaim(self, *, idle: bool = False) -> int:
         """Frees the places of removed flows that no worker can know any more; how many must wait for that.
@@ -370,7 +401,14 @@ class Memory:
         self._operators.give(placed.first, len(placed.ops))
         self._ports.give(placed.first_port, placed.ports)
         self._submitters.give(placed.submitter, 1)
+        self._owners.give(placed.owners, own_threads_of(placed.ops))
         self._queues.give(placed.queues, placed.words)
+
+
+def _owners_of(ops: Sequence[OpSpec], first: int) -> list[int]:
+    """By operator, the worker that has it alone, the first of them given; EMPTY: it has none."""
+    before = [own_threads_of(ops[:index]) for index in range(len(ops))]
+    return [first + n if op.own_thread else EMPTY for op, n in zip(ops, before, strict=True)]
 
 
 def lay_out(
@@ -380,7 +418,7 @@ def lay_out(
 
     Args:
         ops: in topological order.
-        workers: how many workers there may ever be.
+        workers: how many workers there may ever be that are sent to any operator.
         clocks: time domains.
         refs: the most streams that an operator puts out.
         rows_limit: rows on their way at which the source waits.

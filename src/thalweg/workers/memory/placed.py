@@ -16,6 +16,8 @@ class Placed:
     first: int
     first_port: int
     submitter: int
+    #: the first of the workers that its operators with threads of their own have
+    owners: int
     handles: int
     #: where its queues and buffers stand, how many words they take, and where the next of them is put
     queues: int

@@ -37,7 +37,7 @@ class Reserve:
 
     What is not used takes no physical memory. ``words`` are those of queues and reorder buffers; ``widest`` is the
     most inputs that an operator has, ``refs`` the most streams that it puts out, ``clocks`` the most time domains of
-    a flow, ``flows`` how many flows.
+    a flow, ``flows`` how many flows, ``own_threads`` how many operators with a thread of their own.
     """
 
     operators: int = 2_048
@@ -48,6 +48,7 @@ class Reserve:
     refs: int = 64
     clocks: int = 32
     flows: int = 64
+    own_threads: int = 64
 
     @staticmethod
     def of_flows(count: int) -> Reserve:
@@ -56,7 +57,7 @@ class Reserve:
         times = -(-count // usual.flows)
         return dataclasses.replace(
             usual, operators=times * usual.operators, ports=times * usual.ports, handles=times * usual.handles,
-            words=times * usual.words, flows=times * usual.flows,
+            words=times * usual.words, flows=times * usual.flows, own_threads=times * usual.own_threads,
         )  # fmt: skip
 
     @staticmethod
@@ -65,7 +66,8 @@ class Reserve:
     ) -> Reserve:
         """The room for these flows and no other."""
         specs = [op for ops in flows for op in ops]
-        kept = KEPT * (workers + len(flows)) + SPARE
+        own = own_threads_of(specs)
+        kept = KEPT * (workers + own + len(flows)) + SPARE
         return Reserve(
             operators=len(specs),
             ports=sum(len(op.reads) for op in specs),
@@ -75,6 +77,7 @@ class Reserve:
             refs=refs,
             clocks=clocks,
             flows=len(flows),
+            own_threads=own,
         )
 
 
@@ -116,6 +119,11 @@ class Ranges:
 
 def whole_lines(words: int) -> int:
     return -(-words // LINE) * LINE
+
+
+def own_threads_of(ops: Sequence[OpSpec]) -> int:
+    """How many of these have a thread of their own."""
+    return sum(op.own_thread for op in ops)
 
 
 def readers_of(ops: Sequence[OpSpec]) -> list[list[int]]:

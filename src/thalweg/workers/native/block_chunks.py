@@ -82,7 +82,7 @@ def chunk_of(
     Args:
         order_names: the order columns that it carries.
         payload: the columns of the chunk under the block's payload handle; any where it has none.
-        payload_order: the order columns of that chunk.
+        payload_order: the order columns of that chunk, and numbers that all rows have.
     """
     fields = len(schema.fields)
     words = _copied(block, table_word(fields), np.int64)
@@ -102,8 +102,11 @@ def chunk_of(
     order = {}
     for name in order_names:
         if name not in IN_BLOCKS:
-            if name in payload_order:
-                order[name] = take_order(payload_order[name], places)
+            found = payload_order.get(name)
+            if isinstance(found, int):
+                order[name] = np.full(rows, found, np.int64)
+            elif found is not None:
+                order[name] = take_order(found, places)
             continue
         at = int(words[time_word(fields) if name == TIME else own_word(fields)])
         order[name] = _copied(at, rows, np.int64) if at else np.zeros(rows, np.int64)

@@ -17,6 +17,7 @@ from thalweg.checkpoint.state_tables.table_form import record_dtype
 from thalweg.checkpoint.state_tables.tables import reserve
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.columns.contracts import KeyedResult
+from thalweg.columns.key_ranges import RangeUnits
 from thalweg.columns.keys import KeyBytes, KeyRows
 from thalweg.columns.state_units import StateUnits
 from thalweg.compiler.code.columns import TEXT_TAIL, Buffers, address
@@ -159,6 +160,9 @@ class NativeKeyed:
             at.PINNED: len(units.hashes), at.PIN_HASHES: address(units.hashes), at.PIN_GROUPS: address(units.pins),
             at.PIN_INDEX: address(units.index), at.PIN_CELLS: len(units.index),
         }  # fmt: skip
+        words |= {at.BOUNDS: 0, at.BOUND_COUNT: -1}
+        if isinstance(units, RangeUnits):
+            words |= {at.BOUNDS: address(units.words), at.BOUND_COUNT: len(units.words)}
         for word, value in words.items():
             self.context[word] = value
         self._make_areas(*self._sizes)

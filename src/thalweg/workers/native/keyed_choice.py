@@ -23,6 +23,8 @@ def eligible(unit: KeyedUnit) -> bool:
     key, function = unit.spec, unit.key_function
     # The ordered bytes of categories are those of their texts, which only Python knows.
     is_known = not key.has_text or all(one.type.kind is not Kind.CATEGORY for one in key.fields)
+    # Nor are they the places of texts in ranges.
+    is_known = is_known and getattr(unit.units, "texts", None) is None
     return (
         unit.node.timing in ("watermark", "own")
         and (function is None or isinstance(function, CompiledChain))

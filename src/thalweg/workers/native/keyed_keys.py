@@ -269,6 +269,31 @@ def put_hashes(ctx: int, split: int, found: int) -> None:
         put_i(found + 8 * r, np.int64((high * buckets) >> np.uint64(32)))
 
 
+@shared
+def put_ranges(ctx: int, words: int, rows: int, found: int) -> None:
+    """The range of each row's key by the first word, whose order is that of the field; of None the first range.
+
+    As :meth:`thalweg.columns.key_ranges.RangeUnits.of_rows`.
+    """
+    step, kind = 8 * field(ctx, at.WIDTH), field(field(ctx, at.KEYS), at.KEY_KIND)
+    bounds, count = field(ctx, at.BOUNDS), field(ctx, at.BOUND_COUNT)
+    nulls = step - 8 if field(ctx, at.NULL_WORD) else -1
+    for r in range(rows):
+        word = get_i(words + step * r)
+        if kind == at.FLOAT_KEY:
+            word ^= (word >> 63) & _NOT_SIGN
+        low, high = 0, count
+        if nulls >= 0 and get_i(words + step * r + nulls) & 1:
+            high = 0
+        while low < high:
+            middle = (low + high) >> 1
+            if get_i(bounds + 8 * middle) <= word:
+                low = middle + 1
+            else:
+                high = middle
+        put_i(found + 8 * r, low)
+
+
 @arrays
 def put_pins(ctx: int, rows: int, hashes: int, found: int) -> None:
     """The units of pinned keys instead of their buckets."""

@@ -58,7 +58,9 @@ KEY_FUNCTION: Final = (
 )
 TIMES_WORD: Final = 37  # which word of an input block has the rows' times
 JOINS: Final = 38  # when Python orders the outputs: one of the values below
-CONTEXT_WORDS: Final = 39
+BOUNDS: Final = 39  # where units are ranges of keys: address of where each but the first begins
+BOUND_COUNT: Final = 40  # and how many those are, -1: units are buckets and groups
+CONTEXT_WORDS: Final = 41
 
 #: Values of JOINS. Of a whole order key machine code knows that of what rows gave, without counters; not of timers.
 BY_MACHINE: Final = 0

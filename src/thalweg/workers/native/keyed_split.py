@@ -20,6 +20,7 @@ from thalweg.workers.native.keyed_keys import (
     put_hashes,
     put_identities,
     put_pins,
+    put_ranges,
     put_words,
 )
 
@@ -179,7 +180,9 @@ def split_keyed(ctx: int, block: int, scratch: int) -> int:
         return 0
     found, ranges = field(split, at.ENTRIES), field(split, at.RANGES)
     put_hashes(ctx, split, found)
-    if field(ctx, at.PINNED):
+    if field(ctx, at.BOUND_COUNT) >= 0:
+        put_ranges(ctx, field(split, at.WORDS), rows, found)
+    elif field(ctx, at.PINNED):
         put_pins(ctx, rows, field(split, at.HASHES), found)
     if rows > _FEW:
         room = ranges + _RANGE_BYTES * min(rows, units)

@@ -29,7 +29,6 @@ from thalweg.workers.memory.layout import (
     CAPACITY,
     COUNT,
     CREDIT,
-    DEDICATED,
     EARLIEST,
     EDGES,
     ENTERED,
@@ -51,6 +50,7 @@ from thalweg.workers.memory.layout import (
     N_OUT,
     ORDERED,
     OUT,
+    OWNER,
     PARK,
     PARKED,
     PARTITIONS,
@@ -137,7 +137,7 @@ def _enqueue(mem: Int64s, number: int, handle: int) -> None:
     else:
         _enqueue_ranges(mem, o, handle)
     store(mem, o + IN, mem[o + IN] + 1)
-    if mem[MODE] == DEDICATED:
+    if mem[o + OWNER]:
         unpark(mem, mem[o + PARK])
 
 
@@ -240,7 +240,14 @@ def _ask_for_help(mem: Int64s, worker: int, reader: int) -> None:
     Within a round each operator is left to its own threads.
     """
     if worker < mem[MAX_WORKERS] and mem[MODE] != BY_ROUND:
-        mem[worker_at(mem, worker) + HELP] = reader
+        help_next(mem, worker_at(mem, worker), reader)
+
+
+@shared
+def help_next(mem: Int64s, me: int, reader: int) -> None:
+    """The worker goes on with a reader without room, unless that has a thread of its own."""
+    if mem[op_at(mem, reader) + OWNER] == 0:
+        mem[me + HELP] = reader
 
 
 @shared

@@ -29,7 +29,6 @@ from thalweg.workers.lockfree.rings import (
     spsc_pop,
 )
 from thalweg.workers.memory.layout import (
-    ACTIVE,
     BLOCKED,
     CHOOSE,
     COLLECT,
@@ -71,6 +70,7 @@ from thalweg.workers.memory.layout import (
 )
 from thalweg.workers.memory.places import op_at, worker_at
 from thalweg.workers.memory.room import without_room
+from thalweg.workers.worker_loop.dispatch import help_next
 from thalweg.workers.worker_loop.next_operator import ASK, if_runnable, next_operator
 from thalweg.workers.worker_loop.round_barrier import ASK_ROUND
 from thalweg.workers.worker_loop.runnable import any_work, has_input
@@ -87,6 +87,7 @@ from thalweg.workers.worker_loop.visits import (
     begin_visit,
     end_visit,
     leave_listed,
+    may_go_on,
     stays,
 )
 from thalweg.workers.worker_loop.worklists import queue_front, queue_take
@@ -135,7 +136,7 @@ def _go_on_stateful(mem: Int64s, w: int, me: int, op: int) -> int:
             fence()
             full = without_room(mem, op)
             if full != EMPTY:
-                mem[me + HELP] = full
+                help_next(mem, me, full)
                 return 0
             store(mem, o + BLOCKED, 0)
         for i in range(mem[o + N_IN]):
@@ -253,7 +254,7 @@ def work(mem: Int64s, w: int) -> int:
             if asks_whether_to_stay(mem, w, me):
                 return STAYING
             end_visit(mem, w, me)
-        if w >= load(mem, ACTIVE):
+        if not may_go_on(mem, w, me):
             mem[me + HELP] = EMPTY
             _suspended(mem)
             continue

@@ -11,7 +11,6 @@ from thalweg.workers.memory.layout import (
     BY_FREE_LIST,
     BY_PICK,
     BY_ROUND,
-    DEDICATED,
     FIXED,
     FREE_OPS,
     LISTED,
@@ -24,7 +23,7 @@ from thalweg.workers.memory.layout import (
     Int64s,
 )
 from thalweg.workers.worker_loop.round_barrier import from_round
-from thalweg.workers.worker_loop.runnable import is_runnable
+from thalweg.workers.worker_loop.runnable import is_runnable, may_run
 from thalweg.workers.worker_loop.views import refresh_view
 
 #: Instead of an operator: Python must ask the policy.
@@ -56,11 +55,12 @@ def _from_free_list(mem: Int64s, w: int, me: int) -> int:
 @shared
 def next_operator(mem: Int64s, w: int, me: int) -> int:
     """An operator that can run, EMPTY, ASK, or ASK_ROUND."""
+    own = load(mem, me + FIXED)
+    if own != EMPTY:
+        return own if may_run(mem, own) else EMPTY
     mode = mem[MODE]
     if mode == BY_FREE_LIST:
         return _from_free_list(mem, w, me)
-    if mode == DEDICATED:
-        return mem[me + FIXED] if is_runnable(mem, mem[me + FIXED]) else EMPTY
     if mode == BY_ROUND:
         return from_round(mem, w, me)
     if not refresh_view(mem, w):

@@ -12,6 +12,7 @@ from thalweg.workers.memory.layout import (
     LIMIT,
     N_IN,
     N_OPS,
+    OWNER,
     PORT_WORDS,
     PORTS,
     RING,
@@ -39,6 +40,12 @@ def has_input(mem: Int64s, op: int) -> bool:
 
 @shared
 def is_runnable(mem: Int64s, op: int) -> bool:
+    """Whether any worker may run an operator now: it is none that has a thread of its own."""
+    return mem[op_at(mem, op) + OWNER] == 0 and may_run(mem, op)
+
+
+@shared
+def may_run(mem: Int64s, op: int) -> bool:
     """Input there, room at every reader, and fewer workers than its limit."""
     o = op_at(mem, op)
     if load(mem, o + BUSY) >= mem[o + LIMIT]:
@@ -48,9 +55,9 @@ def is_runnable(mem: Int64s, op: int) -> bool:
 
 @shared
 def any_work(mem: Int64s) -> bool:
-    """Whether any operator has input and may have one more worker."""
+    """Whether any operator has input and may have one more worker; one with a thread of its own may not."""
     for op in range(load(mem, N_OPS)):
         o = op_at(mem, op)
-        if load(mem, o + BUSY) < mem[o + LIMIT] and has_input(mem, op):
+        if mem[o + OWNER] == 0 and load(mem, o + BUSY) < mem[o + LIMIT] and has_input(mem, op):
             return True
     return False

@@ -6,7 +6,6 @@ from thalweg.workers.lockfree.atomics import EMPTY, brief, cas, fence, load, sha
 from thalweg.workers.lockfree.parking import cancel, park, prepare, unpark
 from thalweg.workers.memory.layout import (
     BY_ROUND,
-    DEDICATED,
     ENTERING,
     FLOW_OPS,
     HALTED,
@@ -19,6 +18,7 @@ from thalweg.workers.memory.layout import (
     N_OPS,
     N_OUT,
     OFFERED,
+    OWNER,
     PARK,
     PARKED,
     ROOM,
@@ -171,5 +171,5 @@ def wake_all(mem: Int64s) -> None:
         if mem[o + KIND] == INGRESS:
             unpark(mem, mem[o + ROOM])
             unpark(mem, mem[o + SETTLED])
-        elif mem[MODE] == DEDICATED:
+        elif mem[o + OWNER]:
             unpark(mem, mem[o + PARK])

@@ -35,12 +35,13 @@ from thalweg.workers.memory.layout import (
     KEYED,
     KIND,
     LIMIT,
+    N_COUNTED,
     N_IN,
     N_OPS,
     N_OUT,
     N_PORTS,
-    N_WORKERS,
     OFFERED,
+    OWNER,
     PORT_FIELDS,
     PORT_WORDS,
     PORTS,
@@ -73,7 +74,7 @@ def _new_window(mem: Int64s, now: int) -> None:
     if now - load(mem, WINDOW_START) < mem[WINDOW]:
         return
     store(mem, WINDOW_START, now)
-    for w in range(load(mem, N_WORKERS)):
+    for w in range(load(mem, N_COUNTED)):
         for op in range(load(mem, N_OPS)):
             mem[stat_at(mem, w, op) + S_WINDOW] = 0
 
@@ -88,7 +89,7 @@ def tuples_waiting(mem: Int64s, op: int) -> int:
     if mem[o + KIND] == INGRESS:
         return _of_offer(mem, o, COUNT, 0)
     seen, rows = 0, 0
-    for w in range(load(mem, N_WORKERS)):
+    for w in range(load(mem, N_COUNTED)):
         stat = stat_at(mem, w, op)
         seen += mem[stat]
         rows += mem[stat + S_IN]
@@ -224,7 +225,7 @@ def refresh_view(mem: Int64s, w: int) -> bool:
     for op in range(n):
         o = op_at(mem, op)
         timed = ns = rows_in = rows_out = window = last = 0
-        for v in range(load(mem, N_WORKERS)):
+        for v in range(load(mem, N_COUNTED)):
             stat = stat_at(mem, v, op)
             timed += mem[stat + S_TIMED]
             ns += mem[stat + S_NS]
@@ -234,7 +235,7 @@ def refresh_view(mem: Int64s, w: int) -> bool:
             last = max(last, mem[stat + S_LAST])
         waiting = tuples_waiting(mem, op)
         busy = load(mem, o + BUSY)
-        runnable = waiting > 0 and busy < mem[o + LIMIT]
+        runnable = waiting > 0 and busy < mem[o + LIMIT] and mem[o + OWNER] == 0
         if runnable and mem[o + KIND] == STATEFUL:
             for i in range(mem[o + N_IN]):
                 port = mem[PORTS] + (mem[o + FIRST_PORT] + i) * PORT_WORDS
@@ -277,7 +278,7 @@ def dearest_ns(mem: Int64s, w: int, source: int) -> float:
     for op in range(source, source + mem[op_at(mem, source) + FLOW_OPS]):
         o = op_at(mem, op)
         units, timed, ns, rows_in, rows_out = 0, 0, 0, 0, 0
-        for v in range(load(mem, N_WORKERS)):
+        for v in range(load(mem, N_COUNTED)):
             stat = stat_at(mem, v, op)
             units += mem[stat + S_UNITS]
             timed += mem[stat + S_TIMED]

@@ -31,6 +31,7 @@ from thalweg.workers.memory.layout import (
     BY_ROUND,
     CAPACITY,
     FIRST_PORT,
+    FIXED,
     FREE_OPS,
     FREELY,
     HELP,
@@ -93,7 +94,7 @@ def begin_visit(mem: Int64s, w: int, me: int, op: int, helping: bool) -> bool:
     mem[me + UNITS] = max(mem[o + CAPACITY] // 4, 1) if helping else _MANY
     mem[me + BUDGET] = tuples_of_visit(mem, w, op)
     mem[me + LOOKED] = 0
-    if mem[PREEMPTS] and not helping:
+    if mem[PREEMPTS] and not helping and mem[me + FIXED] == EMPTY:
         mem[me + BUDGET] = mem[me + LOOKED] = _MANY
         mem[me + BEGAN] = now_ns()
     return True
@@ -155,7 +156,13 @@ def stays(mem: Int64s, w: int, me: int) -> bool:
         return False
     if mem[me + TOKEN_HELD] == RUNS_FREELY and _are_too_many(mem, mem[me + OP]):
         return False
-    return mem[me + UNITS] >= mem[me + LOOKED] and w < load(mem, ACTIVE)
+    return mem[me + UNITS] >= mem[me + LOOKED] and may_go_on(mem, w, me)
+
+
+@shared
+def may_go_on(mem: Int64s, w: int, me: int) -> bool:
+    """Whether a worker is not to suspend; one that alone runs an operator never is."""
+    return w < load(mem, ACTIVE) or load(mem, me + FIXED) != EMPTY
 
 
 @shared
@@ -168,7 +175,7 @@ def _are_too_many(mem: Int64s, op: int) -> bool:
 @shared
 def asks_whether_to_stay(mem: Int64s, w: int, me: int) -> bool:
     """Whether the policy is to say if the visit goes on: it has ended for no other reason than that a unit is done."""
-    if mem[me + UNITS] >= mem[me + LOOKED] or mem[me + HELP] != EMPTY or w >= load(mem, ACTIVE):
+    if mem[me + UNITS] >= mem[me + LOOKED] or mem[me + HELP] != EMPTY or not may_go_on(mem, w, me):
         return False
     mem[me + LOOKED] = mem[me + UNITS]
     refresh_view(mem, w)
