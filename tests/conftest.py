@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Says how much to try before any test is imported, in each process."""
-    sizes.try_all(any(map(config.getoption, ("--merge", "--slow", "--exhaustive"))))
+    whole = config.getoption("--slow") or config.getoption("--exhaustive")
+    sizes.try_more(merge=config.getoption("--merge"), whole=whole)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -53,23 +55,28 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process runs all files that come to Spark, so that there is one JVM; the other tests go where there is time.
+    """One process runs all files that share the Spark session, so that it has one JVM.
+
+    The other tests, also those that start drivers of their own, go where there is time.
 
     Marks for ``--dist loadgroup`` do not do it: pytest-xdist 3.8 writes them where pytest 9 no longer reads.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class BySpark(LoadScopeScheduling):  # type: ignore[misc]
+    class BySession(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if _is_of_spark(nodeid.partition("::")[0]) else nodeid
+            return "spark" if _shares_session(nodeid.partition("::")[0]) else nodeid
 
-    return BySpark(config, log)
+    return BySession(config, log)
+
+
+#: In a file of which a test shares the session.
+_SESSION = re.compile(r"\bspark: (SparkSession|Any)\b|usefixtures\(\"spark\"\)")
 
 
 @functools.cache
-def _is_of_spark(file: str) -> bool:
-    text = Path(__file__).parents[1].joinpath(file).read_text(encoding="utf-8")
-    return "tests/spark/" in file or "mark.spark" in text or "spark: SparkSession" in text
+def _shares_session(file: str) -> bool:
+    return bool(_SESSION.search((Path(__file__).parents[1] / file).read_text(encoding="utf-8")))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -478,7 +478,7 @@ MUTATIONS = [
     Mutation(
         "tags: who has others is not fused",
         "plan/units.py",
-        "        fits = fits and tags_of(before.index) == tags_of(node.index)\n",
+        "        fits = fits and said_of(before.index) == said_of(node.index)\n",
         "",
         "unit/test_tags.py",
     ),

@@ -525,8 +525,9 @@ def test_what_machine_code_can_run() -> None:
     def can(made: KeyedSpec, **changes: Any) -> bool:
         operators = [keyed_kernel(made, buckets=4, reject=False)()]
         unit = SimpleNamespace(
-            node=node(made, **changes), spec=made.key, key_function=None, operators=operators
-        )
+            node=node(made, **changes), spec=made.key, key_function=None, operators=operators,
+            units=StateUnits.of_buckets(4),
+        )  # fmt: skip
         return eligible(cast("KeyedUnit", unit))
 
     user = spec(track, close, ("user",))

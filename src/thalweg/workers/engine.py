@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,20 +20,15 @@ from typing import Final
 
 from thalweg.checks import meant
 from thalweg.columns.chunks import Chunk
-from thalweg.columns.key_ranges import RangeUnits
-from thalweg.columns.keys import KeySpec
 from thalweg.engine.build import Prepared
 from thalweg.engine.contract import CHUNK_ROWS, Leaving
-from thalweg.engine.interpreter.keyed import InterpretedKeyed
-from thalweg.engine.keyed_unit import KeyedUnit
 from thalweg.engine.units import Counts, Given, Moment
 from thalweg.errors import BuildError, ThalwegError
 from thalweg.flow.operators.asynchronous import MapAsync
-from thalweg.flow.operators.nodes import Batches, Keyed, Sink
+from thalweg.flow.operators.nodes import Batches, Sink
 from thalweg.plan.plan import Edge
-from thalweg.plan.regions import Riders, in_one_piece, riders_of
 from thalweg.stats import OperatorProgress
-from thalweg.times import BEFORE_ALL, NEVER
+from thalweg.times import BEFORE_ALL
 from thalweg.workers.failing import Failure, FirstFailure
 from thalweg.workers.handle_engine import HandleEngine
 from thalweg.workers.lockfree.atomics import EMPTY, store
@@ -176,12 +170,6 @@ class ParallelEngine(HandleEngine):
         """How many workers there may be that are sent to operators; none where no operator needs one."""
         needed = any(not task.spec.own_thread for task in self.tasks[1:])
         return self.options.most_threads if needed or self.options.threading == "dynamic" else 0
-
-    @functools.cached_property
-    def riders(self) -> Riders:
-        """Which operators ride on which."""
-        mine = [unit for unit in self.plan.units if self.stage in (None, unit.stage)]
-        return riders_of(self.plan, mine, self.stage, self.options.threading)
 
     @property
     def beside(self) -> ParallelEngine | None:
@@ -361,21 +349,6 @@ class ParallelEngine(HandleEngine):
         super().resume()
         self._sync_tables()
 
-    def _sync_tables(self) -> None:
-        """Tells machine code where tables stand, and the runtime about the timers in them."""
-        for index, task in enumerate(self.tasks):
-            unit = task.unit
-            if task.keyed is not None and unit is not None:
-                task.keyed.set_units(unit.units, unit.partitions)
-                task.keyed.sync()
-                continue
-            if unit is None or not task.spec.timers:
-                continue
-            first = self.mem[self.op_at(index) + at.EARLIEST]
-            for number, operator in enumerate(unit.operators):
-                bounds = (table.next_timer for table in operator.tables.values())
-                self.mem[first + number] = min(bounds, default=NEVER)
-
     # -- units ----------------------------------------------------------------------------------------------
 
     def run_unit(self, me: int, task: Task) -> None:
@@ -429,35 +402,3 @@ class ParallelEngine(HandleEngine):
         """Adds what machine code has counted since the last time."""
         for task in self.tasks:
             task.count(self.setting)
-
-    # -- making ---------------------------------------------------------------------------------------------
-
-    def _ranges(self, node: Keyed) -> RangeUnits | None:
-        """The ranges of a keyed operator's keys, where the options say them."""
-        firsts = (self.options.boundaries or {}).get(node.name)
-        if firsts is None:
-            return None
-        where = f"boundaries of operator {node.name!r}"
-        if not node.key.fields:
-            raise BuildError(f"{where}: it has no key; leave it out")
-        return RangeUnits.between(where, KeySpec(node.key.fields), firsts)
-
-    def _keyed(self, node: Keyed) -> KeyedUnit:
-        ranges = self._ranges(node)
-        made = [self._builder.keyed(node)]
-        waits = isinstance(made[0], InterpretedKeyed)
-        is_one = in_one_piece(self.plan, node, self.riders, self.options.threading)
-        is_one = is_one or not node.key.fields
-        pieces = ranges.count if ranges else self.options.pieces(node.key.buckets, waits=waits)
-        made += [self._builder.keyed(node) for _ in range(0 if is_one else pieces - 1)]
-        unit = KeyedUnit(self.setting, node, made, self._builder.key(node))
-        if ranges:
-            unit.set_units(ranges)
-        return unit
-
-    def _share_bounds(self) -> None:
-        """Machine code and the runtime keep the bounds of timers in the same words."""
-        for index, task in enumerate(self.tasks):
-            if task.keyed is not None and task.spec.kind == at.KEYED:
-                first = int(self.mem[self.op_at(index) + at.EARLIEST])
-                task.keyed.move_earliest(int(self.mem[at.BASE]) + 8 * first)

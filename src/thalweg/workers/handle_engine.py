@@ -1,4 +1,4 @@
-"""The part of an engine on shared memory that knows its operators and what stands under their handles."""
+"""The part of an engine on shared memory that knows its operators, their state, and what stands under their handles."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from thalweg.columns.chunks import Chunk
+from thalweg.columns.key_ranges import RangeUnits
+from thalweg.columns.keys import KeySpec
 from thalweg.engine.base import UnitsEngine
-from thalweg.flow.operators.nodes import Ref
+from thalweg.engine.interpreter.keyed import InterpretedKeyed
+from thalweg.engine.keyed_unit import KeyedUnit
+from thalweg.errors import BuildError
+from thalweg.flow.operators.nodes import Keyed, Ref
 from thalweg.plan.plan import stream_schema
+from thalweg.plan.regions import Riders, in_one_piece, riders_of
+from thalweg.times import NEVER
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import Int64s
 from thalweg.workers.memory.places import block_word, handle_at, op_at
 from thalweg.workers.native.block_chunks import chunk_of, payload_of
+from thalweg.workers.options import Options
 from thalweg.workers.tasks import Task
 
 
@@ -26,6 +34,7 @@ class HandleEngine(UnitsEngine):
         source: where its ingress stands; the other operators stand behind it.
         tasks: its operators, the ingress first.
         domains: in the order in which handles keep their clocks.
+        options: of the run in many threads.
     """
 
     mem: Int64s
@@ -33,7 +42,14 @@ class HandleEngine(UnitsEngine):
     source: int
     tasks: list[Task]
     domains: list[int]
+    options: Options
     _slots: dict[int, int]
+
+    @functools.cached_property
+    def riders(self) -> Riders:
+        """Which operators ride on which."""
+        mine = [unit for unit in self.plan.units if self.stage in (None, unit.stage)]
+        return riders_of(self.plan, mine, self.stage, self.options.threading)
 
     @property
     def is_native(self) -> bool:
@@ -106,3 +122,50 @@ class HandleEngine(UnitsEngine):
     def _branches(self) -> dict[Ref, Mapping[str, int]]:
         """By stream that machine code makes, which of several readers its makers are."""
         return {ref: task.branches for task in self.tasks for ref in task.refs if task.branches}
+
+    # -- state by key ---------------------------------------------------------------------------------------
+
+    def _ranges(self, node: Keyed) -> RangeUnits | None:
+        """The ranges of a keyed operator's keys, where the options say them."""
+        firsts = (self.options.boundaries or {}).get(node.name)
+        if firsts is None:
+            return None
+        where = f"boundaries of operator {node.name!r}"
+        if not node.key.fields:
+            raise BuildError(f"{where}: it has no key; leave it out")
+        return RangeUnits.between(where, KeySpec(node.key.fields), firsts)
+
+    def _keyed(self, node: Keyed) -> KeyedUnit:
+        ranges = self._ranges(node)
+        made = [self._builder.keyed(node)]
+        waits = isinstance(made[0], InterpretedKeyed)
+        is_one = in_one_piece(self.plan, node, self.riders, self.options.threading)
+        is_one = is_one or not node.key.fields
+        pieces = ranges.count if ranges else self.options.pieces(node.key.buckets, waits=waits)
+        made += [self._builder.keyed(node) for _ in range(0 if is_one else pieces - 1)]
+        unit = KeyedUnit(self.setting, node, made, self._builder.key(node))
+        if ranges:
+            unit.set_units(ranges)
+        return unit
+
+    def _share_bounds(self) -> None:
+        """Machine code and the runtime keep the bounds of timers in the same words."""
+        for index, task in enumerate(self.tasks):
+            if task.keyed is not None and task.spec.kind == at.KEYED:
+                first = int(self.mem[self.op_at(index) + at.EARLIEST])
+                task.keyed.move_earliest(int(self.mem[at.BASE]) + 8 * first)
+
+    def _sync_tables(self) -> None:
+        """Tells machine code where tables stand, and the runtime about the timers in them."""
+        for index, task in enumerate(self.tasks):
+            unit = task.unit
+            if task.keyed is not None and unit is not None:
+                task.keyed.set_units(unit.units, unit.partitions)
+                task.keyed.sync()
+                continue
+            if unit is None or not task.spec.timers:
+                continue
+            first = self.mem[self.op_at(index) + at.EARLIEST]
+            for number, operator in enumerate(unit.operators):
+                bounds = (table.next_timer for table in operator.tables.values())
+                self.mem[first + number] = min(bounds, default=NEVER)

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from thalweg.plan.plan import Plan
 from thalweg.scheduling.features import FeatureKind, read_feature, stale
 from thalweg.scheduling.policy import FlowView
 from thalweg.scheduling.round_view import NOTHING, UNLIMITED, OperatorStats, RoundView
@@ -26,6 +27,7 @@ from thalweg.workers.memory.layout import Int64s
 from thalweg.workers.memory.places import op_at, worker_at
 from thalweg.workers.memory.room import room
 from thalweg.workers.picks import view_of
+from thalweg.workers.tasks import Task
 from thalweg.workers.worker_loop.round_barrier import begin_round, end_round, leave_meeting
 from thalweg.workers.worker_loop.views import refresh_view
 
@@ -43,6 +45,14 @@ class OperatorTraits:
     rank: int = 0
     tags: Mapping[str, object] = dataclasses.field(default_factory=dict)
     row_bytes: int = 8
+
+
+def traits_of(task: Task, plan: Plan, rank: int) -> OperatorTraits:
+    """Those of an operator that is so many places behind its flow's ingress."""
+    spec = task.spec
+    return OperatorTraits(
+        spec.name, plan.flow, spec.priority, rank, task.tags, task.row_bytes(plan)
+    )
 
 
 class _Fixed:

@@ -38,7 +38,7 @@ from thalweg.workers.memory.reserve import Reserve
 from thalweg.workers.occupancy import Occupancy
 from thalweg.workers.options import Options, require_policy
 from thalweg.workers.picks import CompiledPick, Preemption, compiled_policy, preemption_of
-from thalweg.workers.rounds import OperatorTraits, Rounds
+from thalweg.workers.rounds import OperatorTraits, Rounds, traits_of
 from thalweg.workers.worker_loop.loop import go_on_in_python, work
 from thalweg.workers.worker_loop.round_barrier import end_round
 from thalweg.workers.worker_loop.steps import wake_all
@@ -182,14 +182,7 @@ class Workers:
     def _traits(self) -> dict[int, OperatorTraits]:
         """What never changes of the operators, by their place in the memory."""
         return {
-            place: OperatorTraits(
-                task.spec.name,
-                engine.plan.flow,
-                task.spec.priority,
-                rank,
-                task.tags,
-                task.row_bytes(engine.plan),
-            )
+            place: traits_of(task, engine.plan, rank)
             for engine, placed in self._flows.items()
             for rank, (place, task) in enumerate(zip(placed.places, engine.tasks, strict=True))
             if not task.spec.own_thread

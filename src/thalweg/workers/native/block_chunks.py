@@ -121,3 +121,10 @@ def payload_of(block: int, fields: int) -> int:
 def _fixed(kind: FieldType, values: int, valid: int, rows: int) -> Column:
     mask = _copied(valid, rows, np.bool_) if valid else None
     return Column(kind, _copied(values, rows, numpy_dtype(kind.kind)), mask)
+
+
+def words_at(place: int, count: int) -> Int64s:
+    """Words in memory as an array."""
+    if not count:
+        return np.zeros(0, np.int64)
+    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))

@@ -33,6 +33,7 @@ from thalweg.flow.records import Schema
 from thalweg.plan.plan import TIME
 from thalweg.times import NEVER
 from thalweg.workers.native import keyed_layout as at
+from thalweg.workers.native.block_chunks import words_at
 from thalweg.workers.native.blocks import (
     BlockShape,
     free_block,
@@ -198,7 +199,7 @@ class NativeKeyed:
 
     def move_earliest(self, place: int) -> None:
         """Keeps the bounds of the partitions' timers at another address: int64[partitions]."""
-        values = _view(place, len(self.operators))
+        values = words_at(place, len(self.operators))
         values[:] = self.earliest
         self.earliest = values
         self.context[at.EARLIEST] = place
@@ -261,9 +262,9 @@ class NativeKeyed:
 
     def _make_room(self, split: int, number: int) -> None:
         """Makes the tables that a partition of a split chunk needs, and more room in those that are full."""
-        words = _view(split, at.SPLIT_WORDS)
-        first, last = _view(int(words[at.FIRST]) + 8 * number, 2).tolist()
-        ranges = _view(
+        words = words_at(split, at.SPLIT_WORDS)
+        first, last = words_at(int(words[at.FIRST]) + 8 * number, 2).tolist()
+        ranges = words_at(
             int(words[at.RANGES]) + 8 * RANGE_WIDTH * first, RANGE_WIDTH * (last - first)
         )
         ranges = ranges.reshape(-1, RANGE_WIDTH)
@@ -280,15 +281,15 @@ class NativeKeyed:
         if not self.spec.key.has_text:
             return [0] * len(ranges)
         rows = int(split[at.ROWS])
-        sizes = np.diff(_view(int(split[at.KEY_ENDS]), rows + 1))
-        before = np.concatenate([[0], np.cumsum(sizes[_view(int(split[at.ORDER]), rows)])])
+        sizes = np.diff(words_at(int(split[at.KEY_ENDS]), rows + 1))
+        before = np.concatenate([[0], np.cumsum(sizes[words_at(int(split[at.ORDER]), rows)])])
         return [int(before[end] - before[start]) for _, start, end in ranges.tolist()]
 
     def _finish(self, at_split: int, number: int, clock: int, chunk: Chunk) -> None:
         operator, area = self.operators[number], self.areas[number]
         split = self._split(at_split, chunk)
         control = area[at.CONTROL : at.AREA_HEAD]
-        run = self._run(int(area[at.BUFFER]), int(_view(int(area[at.OUT_TABLE]), 1)[0]), control)
+        run = self._run(int(area[at.BUFFER]), int(words_at(int(area[at.OUT_TABLE]), 1)[0]), control)
         ctypes.memmove(run.backup_place, int(area[at.BACKUP_PLACE]), run.backup.nbytes)
         firing = area[at.PHASE] == at.IN_TIMERS
         ranges, entries = self._firing(area) if firing else (split.ranges, split.entries)
@@ -309,9 +310,9 @@ class NativeKeyed:
         """The ranges and entries whose timers were firing."""
         count = int(area[at.CONTROL + code.LAST])
         ranges = (
-            _view(int(area[at.DUE_RANGES]), RANGE_WIDTH * count).reshape(-1, RANGE_WIDTH).copy()
+            words_at(int(area[at.DUE_RANGES]), RANGE_WIDTH * count).reshape(-1, RANGE_WIDTH).copy()
         )
-        entries = _view(int(area[at.DUE_ENTRIES]), int(ranges[-1, END])).copy()
+        entries = words_at(int(area[at.DUE_ENTRIES]), int(ranges[-1, END])).copy()
         drop_due(address(area), 0, 0)
         return ranges, entries
 
@@ -341,7 +342,7 @@ class NativeKeyed:
         place, used = int(part[at.PART_KEYS]), int(part[at.PART_USED])
         if not place:
             return None
-        ends = _view(place, used + 1)
+        ends = words_at(place, used + 1)
         data = np.empty(int(ends[-1]), np.uint8)
         if len(data):
             ctypes.memmove(data.ctypes.data, place + ends.nbytes, data.nbytes)
@@ -358,27 +359,27 @@ class NativeKeyed:
     # -- machine code's memory as Python's ------------------------------------------------------------------
 
     def _part(self, split: int, number: int) -> Int64s:
-        parts = int(_view(split, at.SPLIT_WORDS)[at.PARTS])
-        return _view(parts + 8 * at.PART_WORDS * number, at.PART_WORDS)
+        parts = int(words_at(split, at.SPLIT_WORDS)[at.PARTS])
+        return words_at(parts + 8 * at.PART_WORDS * number, at.PART_WORDS)
 
     def _split(self, split: int, chunk: Chunk) -> Split:
-        words = _view(split, at.SPLIT_WORDS).tolist()
+        words = words_at(split, at.SPLIT_WORDS).tolist()
         rows, fields, width = words[at.ROWS], len(self.spec.source.names), self.spec.key.width
-        block = _view(words[at.IN_BLOCK], table_word(fields))
+        block = words_at(words[at.IN_BLOCK], table_word(fields))
         times = int(block[self._times_word]) if self._timed else 0
-        used = int(_view(words[at.FIRST], len(self.operators) + 1)[-1])
+        used = int(words_at(words[at.FIRST], len(self.operators) + 1)[-1])
         keys = KeyRows(
-            _view(words[at.HASHES], rows).view(np.uint64),
-            _view(words[at.WORDS], rows * width).reshape(rows, width),
+            words_at(words[at.HASHES], rows).view(np.uint64),
+            words_at(words[at.WORDS], rows * width).reshape(rows, width),
             None,  # nothing is looked up any more
         )
         return Split(
             chunk,
             keys,
-            _view(times, rows) if times else None,
-            _view(words[at.ORDER], rows),
-            _view(words[at.ENTRIES], rows),
-            _view(words[at.RANGES], RANGE_WIDTH * used).reshape(used, RANGE_WIDTH),
+            words_at(times, rows) if times else None,
+            words_at(words[at.ORDER], rows),
+            words_at(words[at.ENTRIES], rows),
+            words_at(words[at.RANGES], RANGE_WIDTH * used).reshape(used, RANGE_WIDTH),
             [],
             block[1 : 1 + 2 * fields + TEXT_TAIL].tolist(),
         )
@@ -395,10 +396,3 @@ class NativeKeyed:
             if size:
                 ctypes.memmove(int(run.buffers.table[1 + number]), start, size)
         return run
-
-
-def _view(place: int, count: int) -> Int64s:
-    """Words in memory as an array."""
-    if not count:
-        return np.zeros(0, np.int64)
-    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))
