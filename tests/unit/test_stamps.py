@@ -223,6 +223,18 @@ def _through_crashes(
     return {name: one.rows for name, one in sinks.items()}, [plans[n] for n in sorted(plans)]
 
 
+def test_a_batch_that_was_read_without_stamps() -> None:
+    """It is not repeated with stamps of now: whoever has seen its rows has seen others."""
+    from thalweg.embedded.durable.stamped import StampedInput
+
+    source = make_plan(make_flow()).sources[0]
+    plain: Any = types.SimpleNamespace(again=lambda span: iter(()), span=lambda: None)
+    for span in ({"0": 3}, [3, 0], [["in/a.csv", 9, None, 3, 0, True]]):
+        with pytest.raises(tw.errors.CheckpointMismatch, match="once as it was"):
+            list(StampedInput(source, plain, lambda: 0).again(span))
+    assert list(StampedInput(source, plain, lambda: 0).again([[7, {"0": 3}]])) == []
+
+
 # -- on Spark ---------------------------------------------------------------------------------------------------
 
 

@@ -138,3 +138,19 @@ def test_functions_that_wait_go_to_threads_at_once_and_back_if_that_is_no_faster
         assert not never.is_due(int(now))
         now += 20e6
         never.count(1, took_ns=20_000_000, waited_ns=1_000_000)
+
+
+def test_time_in_which_nothing_was_to_be_done_is_no_cost() -> None:
+    """A run that waits for rows, or commits, between its steps decides as one that does not, as much later."""
+    decided = []
+    for pause_ns in (0, 3_000_000_000):
+        trial, now, paused = ThreadTrial(1_000_000), 1_000_000_000, 0
+        for _ in range(40):
+            if trial.is_due(now):
+                trial.look(now)
+                decided.append((now - paused, trial.in_threads))
+            now += 5_000_000
+            trial.count(1_000)
+            now, paused = now + pause_ns, paused + pause_ns
+            trial.pass_by(pause_ns)
+    assert decided and decided[: len(decided) // 2] == decided[len(decided) // 2 :]

@@ -63,6 +63,9 @@ class AdaptiveEngine(ParallelEngine, SerialEngine):
             is_interpreted(unit) and not isinstance(unit, AsyncUnit) for _, unit in self.units
         )
         self._stays_alone = only_waiting and not self._may_wait
+        if not (self._may_wait or given.get("needs_token")):
+            # What waits there waits for a processor or for the interpreter, and more threads would make more of it.
+            self.options = dataclasses.replace(self.options, waiting_threads=None)
         self._keyed_units = [unit for _, unit in self.units if isinstance(unit, KeyedUnit)]
 
     def _set_up(self, needs_token: frozenset[Edge], workers: Workers | None) -> None:

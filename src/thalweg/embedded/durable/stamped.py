@@ -8,6 +8,7 @@ from typing import Any
 from thalweg.connectors.contracts import Feed
 from thalweg.embedded.durable.inputs import Repeatable
 from thalweg.engine.stamps import stamped
+from thalweg.errors import CheckpointMismatch
 from thalweg.flow.operators.nodes import Source
 
 
@@ -53,6 +54,11 @@ class StampedInput:
         self._note(stamp)
 
     def again(self, span: Any) -> Feed:
+        if not _has_stamps(span):
+            raise CheckpointMismatch(
+                f"source {self._source.name!r}: the batch that a crash left was read without"
+                f" stamp={self._source.stamp!r}; start the flow once as it was, which repeats that batch"
+            )
         for stamp, part in span:
             yield from self._stamped(self._given.again(part), stamp)
             self._note(stamp)
@@ -78,3 +84,10 @@ class StampedInput:
     def _stamped(self, feed: Feed, stamp: int) -> Iterator[Any]:
         for chunk, bad in feed:
             yield stamped(self._source, chunk, stamp), bad
+
+
+def _has_stamps(span: Any) -> bool:
+    """Whether a span is one of this kind: of files it is a list, too, but of paths."""
+    return isinstance(span, list) and all(
+        isinstance(one, list) and len(one) == 2 and isinstance(one[0], int) for one in span
+    )
