@@ -58,9 +58,12 @@ def is_small(given: FileSource) -> bool:
     except DataError:
         return True
     is_packed = given.options.format == "parquet"
-    return SMALL > sum(
-        one.info.length / (_PACKED_BYTES if is_packed else _bytes_of_a_row(one.info.path))
-        for one in found
+    return (
+        sum(
+            one.info.length / (_PACKED_BYTES if is_packed else _bytes_of_a_row(one.info.path))
+            for one in found
+        )
+        < SMALL
     )
 
 

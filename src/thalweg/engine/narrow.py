@@ -2,7 +2,7 @@
 
 Found from the end of the flow. A sink, a union, and who passes a whole row on to a function read all fields. A function
 that takes single fields of a row reads those (:mod:`thalweg.engine.field_reads`), whether it is compiled or not, and
-filters and windows also what those behind them read. A narrow record has these fields in their order, and the same name.
+filters and windows also what those behind them read. A narrow record has these fields in order, and the same name.
 
 A source that rejects rows keeps all its fields: which rows are good must not depend on what a flow reads.
 """

@@ -9,7 +9,6 @@ import numpy as np
 from thalweg.columns.chunks import Chunk, Int64s
 from thalweg.flow.records import Schema
 
-
 #: Shorter pieces are merged with those behind them.
 _SHORT: Final = 16_384
 #: Of longer ones there are at most so many: of more, each two become one.

@@ -100,7 +100,7 @@ class Matcher:
             self.hold(side, one[_KEYS], one[TIMES], one[FRESH:])
 
     def _make_room(self, most: int) -> None:
-        """An empty table, and room for so many rows of a side; the memory that there is, if it fits: new one is dear."""
+        """An empty table, and room for so many rows of a side; in the memory that there is, if it fits."""
         if not 1.5 * most <= self._rows.shape[2] <= 8 * most + _SPARE:
             self._rows = np.zeros((2, _PLANES, 2 * most + _SPARE), np.int64)
         slots = 1 << (4 * self._keys + _SPARE - 1).bit_length()
