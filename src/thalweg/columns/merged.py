@@ -62,7 +62,7 @@ class MergedColumn(Column):
         return len(self._merging)
 
     @property
-    def values(self) -> object:  # type: ignore[override]
+    def values(self) -> object:
         """As of any column."""
         return self._whole().values
 
