@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pytest
 from thalweg_lab.nexmark.generator import CHANNELS, HOT_CHANNELS, _turned, side_input, stream
 from thalweg_lab.nexmark.spec import FIRST_AUCTION, FIRST_PERSON, KINDS, Kind, Spec
-from thalweg_lab.nexmark.written import RECORDS, kept
+from thalweg_lab.nexmark.written import RECORDS, batches, kept
 from typer.testing import CliRunner
 
+import thalweg as tw
 from thalweg.cli import app
 
 EVENTS = 200_000
@@ -123,3 +124,23 @@ def test_command_and_formats(tmp_path: Path) -> None:
     assert kept(Spec(1_000), tmp_path / "cache") == folder and (folder / "side").is_dir()
     wrong = CliRunner().invoke(app, ["datagen", "nexmark"])
     assert wrong.exit_code == 2 and "--kafka" in wrong.output
+
+
+@pytest.mark.merge
+def test_into_kafka() -> None:
+    """``--kafka`` sends each row once to the topic of its kind, as JSON that the record reads."""
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+    from thalweg_lab import brokers
+
+    spec = Spec(500, 3)
+    with brokers.mock() as broker:
+        arguments = ["datagen", "nexmark", "--events", "500", "--seed", "3", "--kafka"]
+        done = CliRunner().invoke(app, [*arguments, broker.servers])
+        assert done.exit_code == 0, done.output
+        for what, record in RECORDS.items():
+            flow = tw.Flow("read")
+            flow.source("rows", record).sink("out")
+            log = tw.kafka(broker.servers, f"nexmark-{what}", follow=False)
+            found = tw.run(flow, {"rows": log}).rows("out")
+            sent = tw.run(flow, {"rows": pa.Table.from_batches(batches(spec, what))}).rows("out")
+            assert sorted(found) == sorted(sent)

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import thalweg as tw
@@ -35,7 +36,7 @@ def rows_of(given: Any) -> float:
 
 
 def test_what_is_there_is_counted(tmp_path: pathlib.Path) -> None:
-    """Tables and lists by their rows, files by their bytes, on the high side; of an iterator nobody knows."""
+    """Tables and lists by their rows, files by what Parquet says or by their bytes, on the high side."""
     assert rows_of([Row(1)] * 7) == 7
     assert rows_of(pa.table({"n": [1, 2, 3]})) == 3
     assert rows_of(iter([Row(1)])) == float("inf")
@@ -45,6 +46,12 @@ def test_what_is_there_is_counted(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
     assert rows_of(tw.files(tmp_path / "rows.csv.gz")) > 0
     assert rows_of(tw.files(tmp_path / "missing.csv")) == 0
+    (tmp_path / "many").mkdir()
+    for number in range(10):
+        pq.write_table(pa.table({"n": range(300)}), tmp_path / "many" / f"{number}.parquet")
+    assert rows_of(tw.files(tmp_path / "many")) == 3_000
+    (tmp_path / "no.parquet").write_bytes(b"800 bytes" * 90)
+    assert 0 < rows_of(tw.files(tmp_path / "no.parquet")) < 200
 
 
 def test_small_inputs_are_run_by_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def _rows_of_parquet(found: Sequence[Found]) -> float:
     ]
     if not seen:
         return sum(one.info.length / _PACKED_BYTES for one in found)
-    rows, size = (sum(each) for each in zip(*seen, strict=True))
+    rows, size = sum(one[0] for one in seen), sum(one[1] for one in seen)
     return float(rows * sum(one.info.length for one in found) / max(size, 1))
 
 
