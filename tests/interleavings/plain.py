@@ -20,8 +20,9 @@ CALLS = "thalweg.compiler.runtime.calls"
 STRUCTURES = {
     name.rpartition(".")[2]: f"{ROOM}.{name}"
     for name in (
-        "lockfree.rings", "lockfree.reorder", "lockfree.hybrid_queue", "lockfree.parking", "memory.places", "worklists",
-        "memory.handles", "memory.room", "dispatch", "steps", "runnable", "rounds.round_barrier", "next_operator",
+        "lockfree.rings", "lockfree.reorder", "lockfree.hybrid_queue", "lockfree.parking", "lockfree.sleepers",
+        "memory.places", "worklists", "memory.handles", "memory.room", "runnable", "waking", "dispatch", "steps",
+        "rounds.round_barrier", "next_operator",
         "tokens", "unit_runs", "loop",
     )
 }  # fmt: skip
@@ -43,6 +44,8 @@ class Structures:
     reorder: SimpleNamespace
     hybrid_queue: SimpleNamespace
     parking: SimpleNamespace
+    sleepers: SimpleNamespace
+    waking: SimpleNamespace
     places: SimpleNamespace
     worklists: SimpleNamespace
     handles: SimpleNamespace

@@ -36,7 +36,6 @@ from thalweg.workers.lockfree.rings import (
     unlock_consumer,
 )
 from thalweg.workers.memory.layout import (
-    ACTIVE,
     BATCH,
     BEGAN,
     BLOCKED,
@@ -48,8 +47,10 @@ from thalweg.workers.memory.layout import (
     COLLECT,
     FIRST_PORT,
     FIXED,
+    FLAG,
     FREE_OPS,
     FREELY,
+    GOES_ON,
     HELP,
     IDLE,
     INGRESS,
@@ -67,8 +68,6 @@ from thalweg.workers.memory.layout import (
     NEEDS_TOKEN,
     NOTHING,
     OP,
-    PARK,
-    PARKED,
     PART,
     PARTITIONS,
     PASSES,
@@ -89,9 +88,10 @@ from thalweg.workers.memory.layout import (
     STATEFUL,
     STATELESS,
     STAYING,
-    STOP,
     STOPPED,
+    STOPS,
     SUSPENDED,
+    SUSPENDS,
     TOKEN_HELD,
     UNITS,
     WHOLE,
@@ -105,6 +105,13 @@ from thalweg.workers.runnable import any_work, has_input
 from thalweg.workers.tokens import leave_token, take_token
 from thalweg.workers.unit_runs import has_spare, resume_unit, run_ingress, run_range, run_whole
 from thalweg.workers.views import refresh_view
+from thalweg.workers.waking import (
+    pass_on,
+    prepare_sleep,
+    sleep,
+    stay_awake,
+    wake_worker,
+)
 from thalweg.workers.worklists import queue_front, queue_hand_over, queue_take
 
 #: A sleeping worker looks for itself from time to time, microseconds.
@@ -174,7 +181,7 @@ def _end_visit(mem: Int64s, w: int, me: int) -> None:
     mem[me + OP] = EMPTY
     _leave_listed(mem, me, op)
     leave_token(mem, me)
-    unpark(mem, mem[PARKED])
+    wake_worker(mem)
     if mem[o + N_OUT] == 0:
         unpark(mem, mem[o + SETTLED])
     if mem[MODE] == BY_ROUND:
@@ -196,13 +203,7 @@ def _stays(mem: Int64s, w: int, me: int) -> bool:
         return False
     if mem[me + TOKEN_HELD] == RUNS_FREELY and _are_too_many(mem, mem[me + OP]):
         return False
-    return mem[me + UNITS] >= mem[me + LOOKED] and may_go_on(mem, w, me)
-
-
-@shared
-def may_go_on(mem: Int64s, w: int, me: int) -> bool:
-    """Whether a worker is not to suspend; one that alone runs an operator never is."""
-    return w < load(mem, ACTIVE) or load(mem, me + FIXED) != EMPTY
+    return mem[me + UNITS] >= mem[me + LOOKED] and load(mem, me + FLAG) != SUSPENDS
 
 
 @shared
@@ -215,7 +216,11 @@ def _are_too_many(mem: Int64s, op: int) -> bool:
 @shared
 def _asks_whether_to_stay(mem: Int64s, w: int, me: int) -> bool:
     """Whether the policy is to say if the visit goes on: it has ended for no other reason than that a unit is done."""
-    if mem[me + UNITS] >= mem[me + LOOKED] or mem[me + HELP] != EMPTY or not may_go_on(mem, w, me):
+    if (
+        mem[me + UNITS] >= mem[me + LOOKED]
+        or mem[me + HELP] != EMPTY
+        or load(mem, me + FLAG) == SUSPENDS
+    ):
         return False
     mem[me + LOOKED] = mem[me + UNITS]
     refresh_view(mem, w)
@@ -314,7 +319,7 @@ def go_on_in_python(mem: Int64s, w: int) -> int:
     followed by a wait for it: where many threads read sources, one a chunk is what the whole run waits for.
     """
     me = worker_at(mem, w)
-    if mem[me + PHASE] == NOTHING or mem[me + TOKEN_HELD] == 0 or load(mem, STOP):
+    if mem[me + PHASE] == NOTHING or mem[me + TOKEN_HELD] == 0 or load(mem, me + FLAG) == STOPS:
         return STOPPED
     op = mem[me + OP]
     if mem[me + PHASE] != WHOLE or mem[op_at(mem, op) + NATIVE] or mem[PREEMPTS]:
@@ -325,7 +330,7 @@ def go_on_in_python(mem: Int64s, w: int) -> int:
 
 
 @shared
-def _rest(mem: Int64s, me: int) -> None:
+def _rest(mem: Int64s, w: int, me: int) -> None:
     """Exponential back-off that ends in a sleep on a condition; a push wakes."""
     idle, own = mem[me + IDLE], mem[me + FIXED]
     mem[me + IDLE] = idle + 1
@@ -335,25 +340,26 @@ def _rest(mem: Int64s, me: int) -> None:
         # Where each operator has a thread there are others, which have work.
         give_way()
     else:
-        at = mem[PARKED] if own == EMPTY else mem[op_at(mem, own) + PARK]
-        key = prepare(mem, at)
-        if load(mem, STOP):
-            cancel(mem, at)
+        key = prepare_sleep(mem, w)
+        if load(mem, me + FLAG) != GOES_ON:
+            stay_awake(mem, w)
         elif has_input(mem, own) if own != EMPTY else any_work(mem):
             if idle < 100:
-                cancel(mem, at)
+                stay_awake(mem, w)
                 give_way()
             else:
                 # There is work, but others have what it needs.
-                park(mem, at, key, min(1 << min(idle - 100, 10), 1000))
+                sleep(mem, w, key, min(1 << min(idle - 100, 10), 1000))
         else:
-            park(mem, at, key, _NAP_US)
+            sleep(mem, w, key, _NAP_US)
 
 
 @shared
-def _suspended(mem: Int64s) -> None:
+def _suspended(mem: Int64s, w: int, me: int) -> None:
+    # Who woke it before it was told to suspend counts on another one.
+    pass_on(mem, w)
     key = prepare(mem, mem[SUSPENDED])
-    if load(mem, STOP):
+    if load(mem, me + FLAG) != SUSPENDS:
         cancel(mem, mem[SUSPENDED])
     else:
         park(mem, mem[SUSPENDED], key, _NAP_US)
@@ -369,7 +375,7 @@ def work(mem: Int64s, w: int) -> int:
         if code:
             return code
     while True:
-        if load(mem, STOP):
+        if load(mem, me + FLAG) == STOPS:
             return STOPPED
         if mem[me + OP] == EMPTY and mem[me + HELP] == EMPTY:
             store(mem, me + PASSES, mem[me + PASSES] + 1)
@@ -380,9 +386,9 @@ def work(mem: Int64s, w: int) -> int:
             if _asks_whether_to_stay(mem, w, me):
                 return STAYING
             _end_visit(mem, w, me)
-        if not may_go_on(mem, w, me):
+        if load(mem, me + FLAG) == SUSPENDS:
             mem[me + HELP] = EMPTY
-            _suspended(mem)
+            _suspended(mem, w, me)
             continue
         if not has_spare(mem, me):
             return COLLECT
@@ -399,8 +405,10 @@ def work(mem: Int64s, w: int) -> int:
                 return MEETING
         picked = False
         if op == EMPTY:
-            _rest(mem, me)
+            _rest(mem, w, me)
         elif not _begin_visit(mem, w, me, op, helping):
             _leave_listed(mem, me, op)
             leave_token(mem, me)
-            _rest(mem, me)
+            _rest(mem, w, me)
+        else:
+            pass_on(mem, w)

@@ -32,9 +32,11 @@ from thalweg.workers.lockfree.rings import (
     spsc_init,
     spsc_words,
 )
+from thalweg.workers.lockfree.sleepers import sleepers_words
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import (
     ENTRY_WORDS,
+    GOES_ON,
     HYBRID,
     KEYED,
     LINE,
@@ -42,6 +44,8 @@ from thalweg.workers.memory.layout import (
     SHARED,
     STATEFUL,
     STATELESS,
+    STOPS,
+    SUSPENDS,
     Int64s,
     OpSpec,
 )
@@ -95,14 +99,14 @@ class Memory:
             at.FREE: self._row(mpmc_words(reserve.handles)),
             at.GARBAGE: self._row(mpmc_words(reserve.handles)),
             at.FREE_OPS: self._row(mpmc_words(self._listed + 1)),
-            at.PARKED: self._row(parking_words()),
+            at.SLEEPERS: self._row(sleepers_words(workers)),
             at.ROUNDS: self._row(parking_words()),
             at.SUSPENDED: self._row(parking_words()),
         }
         views = self._row(threads * view)
         self._events = self._row(reserve.flows * 2 * parking_words())
         lists = self._row(workers * reserve.operators * at.LISTED_WORDS)
-        self._sleeping = self._row(reserve.own_threads * parking_words())
+        self._sleeping = self._row(workers * parking_words())
         queues = self._row(reserve.words)
         self.mem = _aligned(self._top)
         self._operators = Ranges(0, reserve.operators)
@@ -122,17 +126,16 @@ class Memory:
         for submitter in range(workers, threads):
             parking_init(self.mem, self._event(submitter))
             parking_init(self.mem, self._event(submitter) + parking_words())
-        for owner in range(self._sent, workers):
-            parking_init(self.mem, self._park(owner))
+        for worker in range(workers):
+            self.mem[self._worker(worker) + at.EVENT] = self._park(worker)
+            parking_init(self.mem, self._park(worker))
         #: the first worker with one operator alone that has never had one: it keeps handles from its first flow on
         self._fresh_owner = self._sent
         self._more_handles(KEPT * self._sent + SPARE)
 
-    def _park(self, owner: int) -> int:
-        """The event count on which a worker sleeps that has one operator alone, EMPTY: those who have not."""
-        if owner == EMPTY:
-            return self._places[at.PARKED]
-        return self._sleeping + (owner - self._sent) * parking_words()
+    def _park(self, worker: int) -> int:
+        """The event count on which a worker sleeps."""
+        return self._sleeping + worker * parking_words()
 
     def _event(self, submitter: int) -> int:
         """Where the two event counts of a flow stand."""
@@ -164,7 +167,6 @@ class Memory:
         for ring in (at.FREE, at.GARBAGE):
             mpmc_init(mem, places[ring], reserve.handles)
         mpmc_init(mem, places[at.FREE_OPS], self._listed + 1)
-        parking_init(mem, places[at.PARKED])
         parking_init(mem, places[at.ROUNDS])
         parking_init(mem, places[at.SUSPENDED])
 
@@ -233,7 +235,8 @@ class Memory:
             for feeder, ref in op.reads:
                 self._put_port(placed, number, ingress + feeder, index, ref)
                 number += 1
-            shared |= {at.OWNER: owners[index] + 1, at.PARK: self._park(owners[index])}
+            owner = owners[index]
+            shared |= {at.OWNER: owner + 1, at.PARK: 0 if owner == EMPTY else self._park(owner)}
             self._put_operator(placed, index, readers[index], shared)
         fresh = self._fresh_owners(placed.owners, own_threads_of(ops))
         self._fresh_owner += fresh
@@ -336,6 +339,7 @@ class Memory:
         for place, owner in zip(placed.places, _owners_of(placed.ops, placed.owners), strict=True):
             if owner != EMPTY:
                 store(mem, self._worker(owner) + at.FIXED, place)
+                store(mem, self._worker(owner) + at.FLAG, STOPS if mem[at.STOP] else GOES_ON)
         times = [self._times_listed(op) for op in placed.ops]
         # By turns: who finds one that cannot run at the head comes to another one next.
         for turn in range(max(times, default=0)):
@@ -356,6 +360,7 @@ class Memory:
             store(self.mem, self._operator(op) + at.LIMIT, 0)
         for owner in _owners_of(placed.ops, placed.owners):
             if owner != EMPTY:
+                store(self.mem, self._worker(owner) + at.FLAG, SUSPENDS)
                 store(self.mem, self._worker(owner) + at.FIXED, EMPTY)
         placed.passes = self._passes()
         self._removed.append(placed)
