@@ -1,15 +1,17 @@
-"""Workers that sleep and are woken one by one, under every schedule: nobody sleeps beside work."""
+"""Workers that sleep and are woken one by one, under every schedule: nobody sleeps beside work.
+
+That no step is stuck where they do is in ``test_interleaved_dispatch.py`` (``sleeping_line``).
+"""
 
 from __future__ import annotations
 
 import pytest
 from tests.interleavings.explorer import Make, Memory, Program, Violation, explore
-from tests.interleavings.flows import Flow, ingress, operator
 from tests.interleavings.plain import Mutation, Structures
+from tests.interleavings.scenarios import sleeping_line
 from tests.interleavings.workers import FOR_EVER
 
 from thalweg.workers.lockfree.atomics import EMPTY, give_way
-from thalweg.workers.memory.layout import STATEFUL
 
 
 def claimed(structures: Structures, workers: int, events: int) -> Make:
@@ -43,26 +45,8 @@ def claimed(structures: Structures, workers: int, events: int) -> Make:
     return make
 
 
-def two_lines(structures: Structures) -> Make:
-    """A source feeds two operators by one event, and two workers that sleep; nothing but wake-ups tells them."""
-    flow = Flow(
-        structures,
-        [ingress(2), operator(STATEFUL, 0, capacity=2), operator(STATEFUL, 0, capacity=2)],
-    )
-    return flow.program(
-        1,
-        lambda mem: flow.submit_and_settle(mem, 1),
-        *(lambda mem, w=w: flow.work_off_or_sleep(mem, w, 1) for w in range(2)),
-    )
-
-
 def test_each_sleeper_is_claimed_once() -> None:
-    explore(claimed(Structures(), 2, 2), bound=3)
-
-
-def test_two_pieces_of_work_and_one_wake_up() -> None:
-    """Whoever was woken sees that there is more."""
-    explore(two_lines(Structures()), bound=1)
+    explore(claimed(Structures(), 2, 2), bound=2)
 
 
 MUTATIONS = {
@@ -75,7 +59,7 @@ MUTATIONS = {
         ),
     ),
     "who has work wakes nobody": (
-        two_lines,
+        sleeping_line,
         Mutation(
             "waking",
             "    if w != EMPTY:\n        unpark(mem, mem[worker_at(mem, w) + EVENT])\n",
@@ -83,7 +67,7 @@ MUTATIONS = {
         ),
     ),
     "work is looked for before the sleeper is announced": (
-        two_lines,
+        sleeping_line,
         Mutation(
             "waking",
             "    if load(mem, me + FIXED) == EMPTY:\n        announce(mem, mem[SLEEPERS], w)\n    return key\n",
@@ -102,4 +86,4 @@ def test_mutations_are_found(name: str) -> None:
         if scenario is claimed:
             explore(claimed(structures, 2, 2), bound=2)
         else:
-            explore(two_lines(structures), bound=1)
+            explore(sleeping_line(structures, 1, 1), bound=1)
