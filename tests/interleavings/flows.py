@@ -143,8 +143,9 @@ class Flow:
                 give_way()
             else:
                 self.waking.sleep(mem, w, key, FOR_EVER)
-        # Who ends is as one that suspends: others that sleep are to see that all has passed.
-        self.waking.wake_workers(mem)
+        # Of those who sleep at the end the last visit wakes one, and each of them the next.
+        if mem[self.places.worker_at(mem, w) + layout.WOKEN]:
+            self.waking.wake_worker(mem)
 
     def _visit_next(self, mem: Memory, w: int) -> bool:
         op = mem[self.places.worker_at(mem, w) + layout.HELP]
