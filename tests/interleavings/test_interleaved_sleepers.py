@@ -82,8 +82,7 @@ def test_mutations_are_found(name: str) -> None:
     """A lost wake-up, or one that comes twice, shows."""
     scenario, mutation = MUTATIONS[name]
     structures = Structures(mutation)
+    is_alone = scenario is claimed
+    made = claimed(structures, 2, 2) if is_alone else sleeping_line(structures, 1, 1)
     with pytest.raises(Violation):
-        if scenario is claimed:
-            explore(claimed(structures, 2, 2), bound=2)
-        else:
-            explore(sleeping_line(structures, 1, 1), bound=1)
+        explore(made, bound=2 if is_alone else 1)
