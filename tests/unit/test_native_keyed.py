@@ -525,7 +525,11 @@ def test_what_machine_code_can_run() -> None:
     def can(made: KeyedSpec, **changes: Any) -> bool:
         operators = [keyed_kernel(made, buckets=4, reject=False)()]
         unit = SimpleNamespace(
-            node=node(made, **changes), spec=made.key, key_function=None, operators=operators
+            units=StateUnits.of_buckets(4),
+            node=node(made, **changes),
+            spec=made.key,
+            key_function=None,
+            operators=operators,
         )
         return eligible(cast("KeyedUnit", unit))
 
