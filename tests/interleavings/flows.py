@@ -54,7 +54,7 @@ class Flow:
         self.steps, self.loop = structures.steps, structures.loop
         self.runnable, self.next_operator = structures.runnable, structures.next_operator
         self.pop, self.pending = structures.rings.mpmc_pop, structures.reorder.pending
-        self.parking = structures.parking
+        self.waking = structures.waking
         self.ops, self.workers, self.rows = ops, workers, rows
         structures.heap[:] = rows
         self.memory = Memory()
@@ -103,6 +103,7 @@ class Flow:
         mem[me + layout.HELP] = EMPTY
         if not worker.begin_visit(mem, w, me, op, False):
             return False
+        self.waking.pass_on(mem, w)
         has_run = False
         code = worker._go_on(mem, w, me)
         while code:
@@ -136,12 +137,15 @@ class Flow:
         while not self.has_passed(mem, steps):
             if self._visit_next(mem, w):
                 continue
-            key = self.parking.prepare(mem, mem[layout.PARKED])
+            key = self.waking.prepare_sleep(mem, w)
             if self.has_passed(mem, steps) or self.runnable.any_work(mem):
-                self.parking.cancel(mem, mem[layout.PARKED])
+                self.waking.stay_awake(mem, w)
                 give_way()
             else:
-                self.parking.park(mem, mem[layout.PARKED], key, FOR_EVER)
+                self.waking.sleep(mem, w, key, FOR_EVER)
+        # Of those who sleep at the end the last visit wakes one, and each of them the next.
+        if mem[self.places.worker_at(mem, w) + layout.WOKEN]:
+            self.waking.wake_worker(mem)
 
     def _visit_next(self, mem: Memory, w: int) -> bool:
         op = mem[self.places.worker_at(mem, w) + layout.HELP]

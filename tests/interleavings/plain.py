@@ -20,10 +20,11 @@ CALLS = "thalweg.compiler.runtime.calls"
 STRUCTURES = {
     name.rpartition(".")[2]: f"{ROOM}.{name}"
     for name in (
-        "lockfree.rings", "lockfree.reorder", "lockfree.hybrid_queue", "lockfree.parking", "memory.places",
-        "worker_loop.worklists", "memory.handles", "memory.room", "worker_loop.dispatch", "worker_loop.steps",
-        "worker_loop.runnable", "worker_loop.round_barrier", "worker_loop.next_operator", "worker_loop.tokens",
-        "worker_loop.unit_runs", "worker_loop.visits", "worker_loop.loop",
+        "lockfree.rings", "lockfree.reorder", "lockfree.hybrid_queue", "lockfree.parking", "lockfree.sleepers",
+        "memory.places", "worker_loop.worklists", "memory.handles", "memory.room", "worker_loop.runnable",
+        "worker_loop.waking", "worker_loop.dispatch", "worker_loop.steps", "worker_loop.round_barrier",
+        "worker_loop.next_operator", "worker_loop.tokens", "worker_loop.unit_runs", "worker_loop.visits",
+        "worker_loop.loop",
     )
 }  # fmt: skip
 WORKERS = pathlib.Path(__file__).with_name("workers.py")
@@ -44,6 +45,8 @@ class Structures:
     reorder: SimpleNamespace
     hybrid_queue: SimpleNamespace
     parking: SimpleNamespace
+    sleepers: SimpleNamespace
+    waking: SimpleNamespace
     places: SimpleNamespace
     worklists: SimpleNamespace
     handles: SimpleNamespace

@@ -269,7 +269,7 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         "deadlock",
         Mutation(
             "visits",
-            "    unpark(mem, mem[PARKED])\n    if mem[o + N_OUT]",
+            "    wake_worker(mem)\n    if mem[o + N_OUT]",
             "    if mem[o + N_OUT]",
         ),
     ),
@@ -278,8 +278,8 @@ MUTATIONS: dict[str, tuple[Scenario, str, Mutation | tuple[Mutation, ...]]] = {
         "deadlock",
         Mutation(
             "dispatch",
-            "        unpark(mem, mem[PARKED] if mem[o + N_OUT] else mem[o + SETTLED])\n",
-            "",
+            "        _wake_behind(mem, o)\n        if mem[o + KIND]",
+            "        if mem[o + KIND]",
         ),
     ),
     "room does not wake the source": (

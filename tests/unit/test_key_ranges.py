@@ -235,6 +235,7 @@ def test_a_plan_from_a_sample() -> None:
     assert (plan.options().partition == "range") == bool(plan.boundaries)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     """``thalweg plan --sample`` shows the skew, what is expected, and what to set; it needs an operator by key."""
     import pyarrow.parquet as pq

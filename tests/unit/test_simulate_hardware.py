@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -178,3 +178,17 @@ def test_counts_of_grains_are_of_tuples() -> None:
     assert result.sources[0].arrived == 1_000
     assert result.rows_out == result.operator("o0").rows_out == 1_000
     assert len(result.sink("o0").left_ns) == 100
+
+
+def test_words_that_all_look_at_cost_the_more_the_more_threads_there_are() -> None:
+    """Nothing to be seen with few threads, most of the throughput with a hundred; one thread has them to itself."""
+
+    def done(threads: int, signals: Literal["own", "shared"]) -> int:
+        result = simulate(
+            pipeline(100, cost_ns=10_000), policy=DRAIN, threads=threads, seconds=0.004, hardware=XEON, grain=20,
+            filled=0.5, signals=signals,
+        )  # fmt: skip
+        return sum(one.rows_out for one in result.operators)
+
+    shares = [done(threads, "shared") / done(threads, "own") for threads in (1, 8, 90)]
+    assert shares[0] > 0.9 and shares[1] > 0.85 and shares[2] < 0.5

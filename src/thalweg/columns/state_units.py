@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from thalweg.columns.chunks import Column
 from thalweg.hashing import Int64s, UInt64s, bucket_of
 from thalweg.jit import njit
 
@@ -72,7 +72,7 @@ class StateUnits:
             pin_units(self.index, self.hashes, self.pins, self.buckets, hashes, units)
         return units
 
-    def of_rows(self, columns: Sequence[Column], hashes: UInt64s) -> Int64s:
+    def of_rows(self, columns: Sequence[Any], hashes: UInt64s) -> Int64s:
         """The unit of each key, given its columns and its hash."""
         return self.of(hashes)
 

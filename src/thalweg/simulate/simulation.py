@@ -37,7 +37,7 @@ from thalweg.simulate.threads.manual import Manual, ManualThread
 from thalweg.simulate.threads.picks import PickThreads
 from thalweg.simulate.threads.rounds import RoundThreads
 from thalweg.simulate.threads.sending import Reorder
-from thalweg.simulate.threads.workers import SimulatedMachine, ThreadModel
+from thalweg.simulate.threads.workers import Signals, SimulatedMachine, ThreadModel
 from thalweg.snapshot import Snapshot
 
 #: Who says what runs next: a policy that picks, one that plans rounds, the operating system, or nobody.
@@ -82,6 +82,9 @@ class Simulation:
         reorder: who sends on what operators put out, where that takes time (``overhead.send_ns``).
         self_help: a thread that leaves an operator since a reader has no room runs the reader next, a quarter of what
             its inbox holds (Schneider & Wu, 4.1.4). Only under policies that pick.
+        signals: ``own``: what a thread looks at after each tuple is its own, and who has work wakes one that sleeps.
+            ``shared``: all look at the same words, and all that sleep are woken. Costs something on ``hardware`` only,
+            and under policies that pick.
         filled: how full inboxes are at the start, as a share of their capacity: a long pipeline takes long to fill,
             and a thousand operators are measured when it is. Not where operators merge by order.
         sample_s: how often the waiting tuples are noted, s.
@@ -104,6 +107,7 @@ class Simulation:
         grain: int = 1,
         reorder: Reorder = "non-blocking",
         self_help: bool = False,
+        signals: Signals = "own",
         filled: float = 0.0,
         sample_s: float = SAMPLE_S,
         seed: int = 0,
@@ -124,7 +128,7 @@ class Simulation:
         self._board = Board(self._net, self._nodes, window_ns)
         machine = SimulatedMachine(
             self._events, self._board, self._nodes, overhead or Overhead(), unit_tuples, hardware, grain, reorder,
-            self_help,
+            self_help, signals,
         )  # fmt: skip
         self._model = _model(policy, machine)
         if filled:
@@ -249,6 +253,7 @@ def simulate(
     grain: int = 1,
     reorder: Reorder = "non-blocking",
     self_help: bool = False,
+    signals: Signals = "own",
     filled: float = 0.0,
     sample_s: float = SAMPLE_S,
     seed: int = 0,
@@ -264,6 +269,7 @@ def simulate(
         grain=grain,
         reorder=reorder,
         self_help=self_help,
+        signals=signals,
         filled=filled,
         sample_s=sample_s,
         seed=seed,

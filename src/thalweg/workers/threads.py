@@ -85,6 +85,7 @@ class Workers:
         # Others are started when functions are seen to wait, a controller wants them, or an operator needs one at all.
         self._are_sent = self._count > 0 and options.threading == "dynamic"
         self.mem[[at.N_WORKERS, at.ACTIVE]] = options.threads if self._are_sent else 0
+        wake_all(self.mem)
         self.objects: list[Any] = [None] * int(self.mem[at.HANDLE_COUNT])
         #: under a round policy
         self.rounds: Rounds | None = None
@@ -143,7 +144,7 @@ class Workers:
             self._tell_rounds()
             if self._has_begun:
                 self._start_threads()
-                wake_all(self.mem)
+            wake_all(self.mem)
             return placed
 
     def _send_workers(self, specs: Sequence[OpSpec]) -> None:
@@ -154,6 +155,7 @@ class Workers:
         self._are_sent = True
         store(self.mem, at.N_WORKERS, self.options.threads)
         store(self.mem, at.ACTIVE, self.options.threads)
+        wake_all(self.mem)
         self._set_policy(self._policy)
 
     def remove(self, engine: FlowEngine) -> None:

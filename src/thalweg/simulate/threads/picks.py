@@ -41,7 +41,8 @@ class PickThreads(WorkerModel):
 
     def settle(self) -> None:
         self.board.settle()
-        while self.idle and self.deciding < len(self.board.ready):
+        wakes_all = self.signals is not None and self.deciding < len(self.board.ready)
+        while self.idle and (wakes_all or self.deciding < len(self.board.ready)):
             self._decide_soon(self.workers[heapq.heappop(self.idle)], self.overhead.wake_ns)
 
     def set_threads(self, threads: int) -> None:

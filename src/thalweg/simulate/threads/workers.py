@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from thalweg.simulate.threads.sending import Sending
 
 
+#: How threads are told whether to go on, and that there is work.
+Signals = Literal["own", "shared"]
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Worker:
     """A thread.
@@ -62,6 +66,7 @@ class SimulatedMachine:
         grain: for how many tuples one stands.
         reorder: who sends on what operators put out.
         self_help: whether a thread runs the reader that has no room next.
+        signals: whether each thread is told what it must know by words of its own, or all by the same ones.
     """
 
     events: Events
@@ -73,6 +78,7 @@ class SimulatedMachine:
     grain: int = 1
     reorder: Literal["non-blocking", "lock-based"] = "non-blocking"
     self_help: bool = False
+    signals: Signals = "own"
 
 
 class ThreadModel(abc.ABC):
@@ -98,6 +104,7 @@ class ThreadModel(abc.ABC):
         self.hardware = machine.hardware
         self.grain = machine.grain
         self.free_list = Line(locked=False)
+        self.signals = Line(locked=False) if machine.signals == "shared" else None
         self.level = self.working = 0
         self.decisions = 0
 
@@ -177,6 +184,16 @@ class WorkerModel(ThreadModel):
                 cost += round(held)
         return cost
 
+    def look_ns(self, who: int, looks: float) -> float:
+        """How long it takes to look so often whether to go on, which a thread does after each tuple, ns.
+
+        By a word of its own that is nothing. A word that all look at comes from the core that had it last (Schneider &
+        Wu, 4.1.2: its line must bounce around all of the cores), and to one at a time.
+        """
+        if self.signals is None or self.hardware is None:
+            return 0.0
+        return self.signals.use_ns(self.hardware, self.now_ns, who, looks, takes=False)
+
     def resume_below(self, threads: int) -> list[Worker]:
         """Sets the level, and gives the workers below it that lived not: new ones and suspended ones."""
         require_threads(threads)
@@ -213,6 +230,7 @@ class WorkerModel(ThreadModel):
         if self.hardware is not None:
             slow = self.hardware.slowdown(self.working, self.now_ns)
             held = self.share_queues(node, unit, worker.index, slow)
+            held += self.look_ns(worker.index, slow * len(unit.keys) * self.grain)
             unit.cost_ns = round((unit.cost_ns + self.overhead.unit_ns) * slow + held)
         else:
             unit.cost_ns += self.overhead.unit_ns

@@ -37,7 +37,7 @@ N_REFS: Final = 7  # streams that one operator may put out
 WORKERS: Final = 8
 FREE: Final = 9  # ring of handles nobody uses
 GARBAGE: Final = 10  # ring of handles whose Python object must be let go
-PARKED: Final = 11  # event count of idle workers
+SLEEPERS: Final = 11  # which workers sleep, see lockfree.sleepers
 FREE_OPS: Final = 13  # the free list of operators
 STATS: Final = 14  # counts by worker and operator
 PORTS: Final = 15
@@ -108,7 +108,7 @@ PAYLOAD_WORD: Final = 22  # where its blocks name their payload, 0: they have no
 IS_SPLIT: Final = 23  # 1: what it puts out is a chunk split by partition
 PRIORITY: Final = 24
 FREE_FN: Final = 25  # frees a block that it put out
-PARK: Final = 26  # the event count on which a thread of its own sleeps
+PARK: Final = 26  # the event count on which a thread of its own sleeps, 0: it has none
 SOURCE: Final = 27  # the ingress of its flow
 ROOM: Final = 28  # event count of the flow's source when it waits for room
 SETTLED: Final = 29  # event count of those who wait until all of the flow is done
@@ -194,6 +194,10 @@ LISTED: Final = 14  # 1: its operator must go back to the free list
 KEPT: Final = 15  # how many free handles it keeps
 SCRATCH: Final = 2 * LINE  # eight words for machine code
 KEPT_HANDLES: Final = 3 * LINE
+#: Values of FLAG.
+GOES_ON: Final = 0
+SUSPENDS: Final = 1
+STOPS: Final = 2
 #: Values of PHASE: what a worker's unit in Python is.
 NOTHING: Final = 0
 WHOLE: Final = 1  # a chunk of a stateless or stateful operator
@@ -226,8 +230,14 @@ BEGAN: Final = LIST + 9  # when its visit began, monotonic ns, where the policy 
 LOOKED: Final = (
     LIST + 10
 )  # UNITS when the policy was last asked whether the visit goes on, 0: it is not asked
+EVENT: Final = LIST + 11  # the event count on which it sleeps
+WOKEN: Final = (
+    LIST + 12
+)  # 1: it was woken, and has not found out yet whether others are needed, too
+#: What others write, on a line of its own.
+FLAG: Final = 5 * LINE + KEEP  # whether it goes on, is to suspend, or to stop, see waking
 #: The handles of the unit, a word a port; sized for the widest operator.
-INPUTS: Final = 5 * LINE + KEEP
+INPUTS: Final = 6 * LINE + KEEP
 
 # -- lists of a round ------------------------------------------------------------------------------------------
 E_OP: Final = 0

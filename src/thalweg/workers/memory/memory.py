@@ -34,12 +34,15 @@ from thalweg.workers.lockfree.rings import (
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import (
     ENTRY_WORDS,
+    GOES_ON,
     HYBRID,
     KEYED,
     PARTITIONED,
     SHARED,
     STATEFUL,
     STATELESS,
+    STOPS,
+    SUSPENDS,
     Int64s,
     OpSpec,
 )
@@ -114,7 +117,8 @@ class Memory(MemoryShape):
             for feeder, ref in op.reads:
                 self._put_port(placed, number, ingress + feeder, index, ref)
                 number += 1
-            shared |= {at.OWNER: owners[index] + 1, at.PARK: self._park(owners[index])}
+            owner = owners[index]
+            shared |= {at.OWNER: owner + 1, at.PARK: 0 if owner == EMPTY else self._park(owner)}
             self._put_operator(placed, index, readers[index], shared)
         fresh = self._fresh_owners(placed.owners, own_threads_of(ops))
         self._fresh_owner += fresh
@@ -217,6 +221,7 @@ class Memory(MemoryShape):
         for place, owner in zip(placed.places, _owners_of(placed.ops, placed.owners), strict=True):
             if owner != EMPTY:
                 store(mem, self._worker(owner) + at.FIXED, place)
+                store(mem, self._worker(owner) + at.FLAG, STOPS if mem[at.STOP] else GOES_ON)
         times = [self._times_listed(op) for op in placed.ops]
         # By turns: who finds one that cannot run at the head comes to another one next.
         for turn in range(max(times, default=0)):
@@ -237,6 +242,7 @@ class Memory(MemoryShape):
             store(self.mem, self._operator(op) + at.LIMIT, 0)
         for owner in _owners_of(placed.ops, placed.owners):
             if owner != EMPTY:
+                store(self.mem, self._worker(owner) + at.FLAG, SUSPENDS)
                 store(self.mem, self._worker(owner) + at.FIXED, EMPTY)
         placed.passes = self._passes()
         self._removed.append(placed)

@@ -11,6 +11,7 @@ from thalweg.workers.lockfree.rings import (
     mpmc_push,
     mpmc_words,
 )
+from thalweg.workers.lockfree.sleepers import sleepers_words
 from thalweg.workers.memory import layout as at
 from thalweg.workers.memory.layout import (
     LINE,
@@ -57,14 +58,14 @@ class MemoryShape:
             at.FREE: self._row(mpmc_words(reserve.handles)),
             at.GARBAGE: self._row(mpmc_words(reserve.handles)),
             at.FREE_OPS: self._row(mpmc_words(self._listed + 1)),
-            at.PARKED: self._row(parking_words()),
+            at.SLEEPERS: self._row(sleepers_words(workers)),
             at.ROUNDS: self._row(parking_words()),
             at.SUSPENDED: self._row(parking_words()),
         }
         views = self._row(threads * view)
         self._events = self._row(reserve.flows * 2 * parking_words())
         lists = self._row(workers * reserve.operators * at.LISTED_WORDS)
-        self._sleeping = self._row(reserve.own_threads * parking_words())
+        self._sleeping = self._row(workers * parking_words())
         queues = self._row(reserve.words)
         self.mem = _aligned(self._top)
         self._operators = Ranges(0, reserve.operators)
@@ -84,17 +85,16 @@ class MemoryShape:
         for submitter in range(workers, threads):
             parking_init(self.mem, self._event(submitter))
             parking_init(self.mem, self._event(submitter) + parking_words())
-        for owner in range(self._sent, workers):
-            parking_init(self.mem, self._park(owner))
+        for worker in range(workers):
+            self.mem[self._worker(worker) + at.EVENT] = self._park(worker)
+            parking_init(self.mem, self._park(worker))
         #: the first worker with one operator alone that has never had one: it keeps handles from its first flow on
         self._fresh_owner = self._sent
         self._more_handles(KEPT * self._sent + SPARE)
 
-    def _park(self, owner: int) -> int:
-        """The event count on which a worker sleeps that has one operator alone, EMPTY: those who have not."""
-        if owner == EMPTY:
-            return self._places[at.PARKED]
-        return self._sleeping + (owner - self._sent) * parking_words()
+    def _park(self, worker: int) -> int:
+        """The event count on which a worker sleeps."""
+        return self._sleeping + worker * parking_words()
 
     def _event(self, submitter: int) -> int:
         """Where the two event counts of a flow stand."""
@@ -126,7 +126,6 @@ class MemoryShape:
         for ring in (at.FREE, at.GARBAGE):
             mpmc_init(mem, places[ring], reserve.handles)
         mpmc_init(mem, places[at.FREE_OPS], self._listed + 1)
-        parking_init(mem, places[at.PARKED])
         parking_init(mem, places[at.ROUNDS])
         parking_init(mem, places[at.SUSPENDED])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from thalweg.columns.key_ranges import RangeUnits
 from thalweg.compiler.keyed.operator import CompiledKeyed
 from thalweg.compiler.stateless import CompiledChain
 from thalweg.engine.keyed_unit import KeyedUnit
@@ -24,7 +25,9 @@ def eligible(unit: KeyedUnit) -> bool:
     # The ordered bytes of categories are those of their texts, which only Python knows.
     is_known = not key.has_text or all(one.type.kind is not Kind.CATEGORY for one in key.fields)
     # Nor are they the places of texts in ranges.
-    is_known = is_known and getattr(unit.units, "texts", None) is None
+    is_known = is_known and not (
+        isinstance(unit.units, RangeUnits) and unit.units.texts is not None
+    )
     return (
         unit.node.timing in ("watermark", "own")
         and (function is None or isinstance(function, CompiledChain))

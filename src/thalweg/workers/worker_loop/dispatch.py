@@ -52,7 +52,6 @@ from thalweg.workers.memory.layout import (
     OUT,
     OWNER,
     PARK,
-    PARKED,
     PARTITIONS,
     PARTS,
     PORT_WORDS,
@@ -81,6 +80,7 @@ from thalweg.workers.memory.layout import (
 )
 from thalweg.workers.memory.places import handle_at, op_at, stat_at, worker_at
 from thalweg.workers.memory.room import full_reader, sent, without_room
+from thalweg.workers.worker_loop.waking import wake_for, wake_worker
 from thalweg.workers.worker_loop.worklists import queue_add, queue_pending
 
 _UNKNOWN: Final = 1 << 40
@@ -255,9 +255,18 @@ def _tell(mem: Int64s, op: int, moved: int) -> None:
     """Wakes those who sleep for want of what was sent; sources only when half of the room is there again."""
     if moved:
         o = op_at(mem, op)
-        unpark(mem, mem[PARKED] if mem[o + N_OUT] else mem[o + SETTLED])
+        _wake_behind(mem, o)
         if mem[o + KIND] == INGRESS and 2 * (mem[o + IN] - sent(mem, o)) <= mem[o + CAPACITY]:
             unpark(mem, mem[o + ROOM])
+
+
+@shared
+def _wake_behind(mem: Int64s, o: int) -> None:
+    """Something was sent: for workers to go on with, or it was the end of its way."""
+    if mem[o + N_OUT]:
+        wake_worker(mem)
+    else:
+        unpark(mem, mem[o + SETTLED])
 
 
 @shared
@@ -288,7 +297,7 @@ def relieve(mem: Int64s, worker: int, op: int) -> None:
                 continue
             if mem[f + KIND] == STATEFUL:
                 store(mem, f + BLOCKED, 0)
-                unpark(mem, mem[f + PARK])
+                wake_for(mem, f)
             else:
                 # Nobody is asked to help here: a worker that gains nothing must be free to look elsewhere.
                 moved, _ = drain(mem, worker, feeder)
@@ -310,7 +319,7 @@ def publish(mem: Int64s, worker: int, op: int, handle: int) -> None:
         store(mem, o + OUT, mem[o + OUT] + 1)
         # Of many small units only some wake others; the end of the visit does in any case.
         if mem[o + OUT] & 7 == 0 or many:
-            unpark(mem, mem[o + SETTLED] if mem[o + N_OUT] == 0 else mem[PARKED])
+            _wake_behind(mem, o)
         return
     if mem[o + ORDERED] == 0:
         # Without order an output's serial is given as it comes out.

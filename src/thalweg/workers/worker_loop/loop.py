@@ -34,6 +34,8 @@ from thalweg.workers.memory.layout import (
     COLLECT,
     FIRST_PORT,
     FIXED,
+    FLAG,
+    GOES_ON,
     HELP,
     IDLE,
     INGRESS,
@@ -45,8 +47,6 @@ from thalweg.workers.memory.layout import (
     NATIVE,
     NOTHING,
     OP,
-    PARK,
-    PARKED,
     PART,
     PARTITIONS,
     PASSES,
@@ -61,9 +61,10 @@ from thalweg.workers.memory.layout import (
     RING,
     STATELESS,
     STAYING,
-    STOP,
     STOPPED,
+    STOPS,
     SUSPENDED,
+    SUSPENDS,
     TOKEN_HELD,
     WHOLE,
     Int64s,
@@ -87,9 +88,9 @@ from thalweg.workers.worker_loop.visits import (
     begin_visit,
     end_visit,
     leave_listed,
-    may_go_on,
     stays,
 )
+from thalweg.workers.worker_loop.waking import pass_on, prepare_sleep, sleep, stay_awake
 from thalweg.workers.worker_loop.worklists import queue_front, queue_take
 
 #: A sleeping worker looks for itself from time to time, microseconds.
@@ -188,7 +189,7 @@ def go_on_in_python(mem: Int64s, w: int) -> int:
     followed by a wait for it: where many threads read sources, one a chunk is what the whole run waits for.
     """
     me = worker_at(mem, w)
-    if mem[me + PHASE] == NOTHING or mem[me + TOKEN_HELD] == 0 or load(mem, STOP):
+    if mem[me + PHASE] == NOTHING or mem[me + TOKEN_HELD] == 0 or load(mem, me + FLAG) == STOPS:
         return STOPPED
     op = mem[me + OP]
     if mem[me + PHASE] != WHOLE or mem[op_at(mem, op) + NATIVE] or mem[PREEMPTS]:
@@ -199,7 +200,7 @@ def go_on_in_python(mem: Int64s, w: int) -> int:
 
 
 @shared
-def _rest(mem: Int64s, me: int) -> None:
+def _rest(mem: Int64s, w: int, me: int) -> None:
     """Exponential back-off that ends in a sleep on a condition; a push wakes."""
     idle, own = mem[me + IDLE], mem[me + FIXED]
     mem[me + IDLE] = idle + 1
@@ -209,25 +210,26 @@ def _rest(mem: Int64s, me: int) -> None:
         # Where each operator has a thread there are others, which have work.
         give_way()
     else:
-        at = mem[PARKED] if own == EMPTY else mem[op_at(mem, own) + PARK]
-        key = prepare(mem, at)
-        if load(mem, STOP):
-            cancel(mem, at)
+        key = prepare_sleep(mem, w)
+        if load(mem, me + FLAG) != GOES_ON:
+            stay_awake(mem, w)
         elif has_input(mem, own) if own != EMPTY else any_work(mem):
             if idle < 100:
-                cancel(mem, at)
+                stay_awake(mem, w)
                 give_way()
             else:
                 # There is work, but others have what it needs.
-                park(mem, at, key, min(1 << min(idle - 100, 10), 1000))
+                sleep(mem, w, key, min(1 << min(idle - 100, 10), 1000))
         else:
-            park(mem, at, key, _NAP_US)
+            sleep(mem, w, key, _NAP_US)
 
 
 @shared
-def _suspended(mem: Int64s) -> None:
+def _suspended(mem: Int64s, w: int, me: int) -> None:
+    # Who woke it before it was told to suspend counts on another one.
+    pass_on(mem, w)
     key = prepare(mem, mem[SUSPENDED])
-    if load(mem, STOP):
+    if load(mem, me + FLAG) != SUSPENDS:
         cancel(mem, mem[SUSPENDED])
     else:
         park(mem, mem[SUSPENDED], key, _NAP_US)
@@ -243,7 +245,7 @@ def work(mem: Int64s, w: int) -> int:
         if code:
             return code
     while True:
-        if load(mem, STOP):
+        if load(mem, me + FLAG) == STOPS:
             return STOPPED
         if mem[me + OP] == EMPTY and mem[me + HELP] == EMPTY:
             store(mem, me + PASSES, mem[me + PASSES] + 1)
@@ -254,9 +256,9 @@ def work(mem: Int64s, w: int) -> int:
             if asks_whether_to_stay(mem, w, me):
                 return STAYING
             end_visit(mem, w, me)
-        if not may_go_on(mem, w, me):
+        if load(mem, me + FLAG) == SUSPENDS:
             mem[me + HELP] = EMPTY
-            _suspended(mem)
+            _suspended(mem, w, me)
             continue
         if not has_spare(mem, me):
             return COLLECT
@@ -273,8 +275,10 @@ def work(mem: Int64s, w: int) -> int:
                 return MEETING
         picked = False
         if op == EMPTY:
-            _rest(mem, me)
+            _rest(mem, w, me)
         elif not begin_visit(mem, w, me, op, helping):
             leave_listed(mem, me, op)
             leave_token(mem, me)
-            _rest(mem, me)
+            _rest(mem, w, me)
+        else:
+            pass_on(mem, w)

@@ -35,7 +35,6 @@ from thalweg.workers.memory.layout import (
     N_WORKERS,
     ONCE,
     OP,
-    PARKED,
     ROUND_END,
     ROUND_NO,
     ROUNDS,
@@ -45,6 +44,7 @@ from thalweg.workers.memory.layout import (
 )
 from thalweg.workers.memory.places import worker_at
 from thalweg.workers.worker_loop.runnable import any_work, is_runnable
+from thalweg.workers.worker_loop.waking import wake_workers
 
 #: Instead of an operator: Python must prepare the next round.
 ASK_ROUND: Final = -3
@@ -211,7 +211,7 @@ def begin_round(mem: Int64s, period_ns: int, asked: int) -> None:
     store(mem, ROUND_NO, load(mem, ROUND_NO) + 1)
     store(mem, LEADER, 0)
     unpark(mem, mem[ROUNDS])
-    unpark(mem, mem[PARKED])
+    wake_workers(mem)
 
 
 @shared

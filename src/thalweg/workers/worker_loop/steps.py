@@ -20,18 +20,17 @@ from thalweg.workers.memory.layout import (
     OFFERED,
     OWNER,
     PARK,
-    PARKED,
     ROOM,
     SERIAL,
     SETTLED,
     STOP,
     SUBMITTER,
-    SUSPENDED,
     Int64s,
 )
 from thalweg.workers.memory.places import handle_at, op_at
 from thalweg.workers.memory.room import has_room, sent
 from thalweg.workers.worker_loop.dispatch import publish
+from thalweg.workers.worker_loop.waking import set_flags, wake_workers
 
 
 @brief
@@ -67,7 +66,7 @@ def offer(mem: Int64s, source: int, handle: int) -> bool:
     store(mem, op_at(mem, source) + OFFERED, handle + 1)
     # Either a worker sees the offer, or it is not asleep yet.
     fence()
-    unpark(mem, mem[PARKED])
+    wake_workers(mem)
     return True
 
 
@@ -163,9 +162,8 @@ def wait_until_settled(mem: Int64s, source: int, limit_us: int) -> bool:
 
 @shared
 def wake_all(mem: Int64s) -> None:
-    """Wakes workers, sources and who waits for the end."""
-    unpark(mem, mem[PARKED])
-    unpark(mem, mem[SUSPENDED])
+    """Tells workers whether they go on, and wakes them, sources and who waits for the end."""
+    set_flags(mem)
     for op in range(load(mem, N_OPS)):
         o = op_at(mem, op)
         if mem[o + KIND] == INGRESS:

@@ -6,14 +6,12 @@ from typing import Final
 
 from thalweg.workers.lockfree.atomics import add, cas, load, shared, store
 from thalweg.workers.lockfree.clocks import now_ns
-from thalweg.workers.lockfree.parking import unpark
 from thalweg.workers.memory.layout import (
     ACTIVE,
     BESIDE,
     BUSY,
     FREELY,
     HOLDS_TOKEN,
-    PARKED,
     RUNS_BESIDE,
     RUNS_FREELY,
     TOKEN,
@@ -22,6 +20,7 @@ from thalweg.workers.memory.layout import (
     Int64s,
 )
 from thalweg.workers.memory.places import op_at
+from thalweg.workers.worker_loop.waking import wake_worker
 
 #: Interpreted code that holds the token for longer than this is probably waiting for something.
 STALE_NS: Final = 10_000_000
@@ -62,8 +61,8 @@ def leave_token(mem: Int64s, me: int) -> None:
     """The worker has run its interpreted code."""
     if mem[me + TOKEN_HELD] == HOLDS_TOKEN:
         store(mem, TOKEN, 0)
-        unpark(mem, mem[PARKED])
+        wake_worker(mem)
     elif mem[me + TOKEN_HELD] == RUNS_BESIDE:
         add(mem, BESIDE, -1)
-        unpark(mem, mem[PARKED])
+        wake_worker(mem)
     mem[me + TOKEN_HELD] = 0

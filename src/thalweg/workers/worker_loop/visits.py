@@ -23,7 +23,6 @@ from thalweg.workers.lockfree.rings import (
     unlock_consumer,
 )
 from thalweg.workers.memory.layout import (
-    ACTIVE,
     BATCH,
     BEGAN,
     BUDGET,
@@ -32,6 +31,7 @@ from thalweg.workers.memory.layout import (
     CAPACITY,
     FIRST_PORT,
     FIXED,
+    FLAG,
     FREE_OPS,
     FREELY,
     HELP,
@@ -44,7 +44,6 @@ from thalweg.workers.memory.layout import (
     N_OUT,
     NEEDS_TOKEN,
     OP,
-    PARKED,
     PART,
     PORT_WORDS,
     PORTS,
@@ -58,6 +57,7 @@ from thalweg.workers.memory.layout import (
     SETTLED,
     SLICE,
     STATEFUL,
+    SUSPENDS,
     TOKEN_HELD,
     UNITS,
     Int64s,
@@ -67,6 +67,7 @@ from thalweg.workers.worker_loop.dispatch import relieve
 from thalweg.workers.worker_loop.round_barrier import tell_leader
 from thalweg.workers.worker_loop.tokens import leave_token, take_token
 from thalweg.workers.worker_loop.views import refresh_view
+from thalweg.workers.worker_loop.waking import wake_worker
 from thalweg.workers.worker_loop.worklists import queue_hand_over
 
 _MANY: Final = 1 << 60
@@ -134,7 +135,7 @@ def end_visit(mem: Int64s, w: int, me: int) -> None:
     mem[me + OP] = EMPTY
     leave_listed(mem, me, op)
     leave_token(mem, me)
-    unpark(mem, mem[PARKED])
+    wake_worker(mem)
     if mem[o + N_OUT] == 0:
         unpark(mem, mem[o + SETTLED])
     if mem[MODE] == BY_ROUND:
@@ -156,13 +157,7 @@ def stays(mem: Int64s, w: int, me: int) -> bool:
         return False
     if mem[me + TOKEN_HELD] == RUNS_FREELY and _are_too_many(mem, mem[me + OP]):
         return False
-    return mem[me + UNITS] >= mem[me + LOOKED] and may_go_on(mem, w, me)
-
-
-@shared
-def may_go_on(mem: Int64s, w: int, me: int) -> bool:
-    """Whether a worker is not to suspend; one that alone runs an operator never is."""
-    return w < load(mem, ACTIVE) or load(mem, me + FIXED) != EMPTY
+    return mem[me + UNITS] >= mem[me + LOOKED] and load(mem, me + FLAG) != SUSPENDS
 
 
 @shared
@@ -175,7 +170,11 @@ def _are_too_many(mem: Int64s, op: int) -> bool:
 @shared
 def asks_whether_to_stay(mem: Int64s, w: int, me: int) -> bool:
     """Whether the policy is to say if the visit goes on: it has ended for no other reason than that a unit is done."""
-    if mem[me + UNITS] >= mem[me + LOOKED] or mem[me + HELP] != EMPTY or not may_go_on(mem, w, me):
+    if (
+        mem[me + UNITS] >= mem[me + LOOKED]
+        or mem[me + HELP] != EMPTY
+        or load(mem, me + FLAG) == SUSPENDS
+    ):
         return False
     mem[me + LOOKED] = mem[me + UNITS]
     refresh_view(mem, w)
