@@ -356,3 +356,14 @@ def test_a_level_is_worth_the_mean_of_its_readings(averaged: bool, expected: flo
     for time, rate in enumerate((100.0, 110.0, 120.0)):
         curve.record(2, (rate,), time)
     assert curve.mean(2) == (expected,)
+
+
+def test_so_many_loads_are_remembered() -> None:
+    """The oldest is forgotten first."""
+    controller = ThreadLevels(remembered=2)
+    controller.start(Limits(1, 8))
+    for level in (1, 2, 3):
+        controller._curve.record(level, (1.0,), level)
+        controller._kept = level
+        controller._remember()
+    assert [load.best for load in controller._loads] == [2, 3]
