@@ -131,3 +131,11 @@ def test_one_odd_batch_changes_nothing() -> None:
 def test_arguments_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(BuildError):
         BatchCosts(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("row_ns", "slots"), [(96.0, 1), (90.0, 2)])
+def test_more_slots_are_kept_where_they_save_enough(row_ns: float, slots: int) -> None:
+    """Of numbers that have run, 4 % less time is not worth one more, 10 % is."""
+    costs = {1: BatchCost(0.0, 100.0), 2: BatchCost(0.0, row_ns)}
+    found = choose(costs, 1_000, 2, Limits(1, 2), worth_trying=0.15, worth_keeping=0.07)
+    assert found.slots == slots

@@ -9,6 +9,8 @@ from tests.unit.elasticity_kit import Host, costs, period, plateau
 
 import thalweg as tw
 from thalweg.elasticity import Limits, Suggestion, ThreadLevels, Utilization
+from thalweg.elasticity.curve import Curve
+from thalweg.elasticity.work import Weights
 
 #: One period: the level, and its throughput.
 Step = tuple[int, float]
@@ -342,3 +344,26 @@ def settled_host(controller: ThreadLevels, level: int) -> Host:
     assert host.run(plateau(level), 14) == level
     assert controller.settled
     return host
+
+
+@pytest.mark.parametrize(("averaged", "expected"), [(True, 110.0), (False, 120.0)])
+def test_a_level_is_worth_the_mean_of_its_readings(averaged: bool, expected: float) -> None:
+    """Or in the paper's form the last of them."""
+    curve = Curve(
+        Limits(1, 8), Weights(by_cost=False), sensitivity=0.05, noisy_sensitivity=0.02, thrift=0.1,
+        averaged=averaged,
+    )  # fmt: skip
+    for time, rate in enumerate((100.0, 110.0, 120.0)):
+        curve.record(2, (rate,), time)
+    assert curve.mean(2) == (expected,)
+
+
+def test_so_many_loads_are_remembered() -> None:
+    """The oldest is forgotten first."""
+    controller = ThreadLevels(remembered=2)
+    controller.start(Limits(1, 8))
+    for level in (1, 2, 3):
+        controller._curve.record(level, (1.0,), level)
+        controller._kept = level
+        controller._remember()
+    assert [load.best for load in controller._loads] == [2, 3]

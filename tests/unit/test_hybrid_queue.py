@@ -11,6 +11,7 @@ import pytest
 
 from thalweg.workers.lockfree import hybrid_queue as buckets
 from thalweg.workers.lockfree.atomics import EMPTY, LINE, Words, new_words
+from thalweg.workers.lockfree.rings import spsc_pop
 
 
 @dataclasses.dataclass
@@ -146,3 +147,14 @@ def test_an_add_beyond_the_depth_is_refused(kind: str) -> None:
     queue = Queue(kind, 1, 3)
     assert [queue.add(0, item) for item in range(4)] == [True, True, True, False]
     assert (queue.len(), queue.pending(0)) == (3, 3)
+
+
+def test_the_shared_queue_takes_no_half_pair() -> None:
+    """Where another thread has taken one half of a pair so far, there is no room for the next one."""
+    mem = new_words(buckets.shared_words(1, 1))
+    buckets.shared_init(mem, 0, 1, 1)
+    assert buckets.shared_add(mem, 0, 0, 5)
+    queue = buckets._end(mem, 0)
+    assert spsc_pop(mem, queue) == 0
+    assert not buckets.shared_add(mem, 0, 0, 6)
+    assert spsc_pop(mem, queue) == 5 and spsc_pop(mem, queue) == EMPTY

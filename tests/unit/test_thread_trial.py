@@ -140,6 +140,33 @@ def test_functions_that_wait_go_to_threads_at_once_and_back_if_that_is_no_faster
         never.count(1, took_ns=20_000_000, waited_ns=1_000_000)
 
 
+def test_threads_must_be_faster_by_what_they_cost_others() -> None:
+    """4 % are not worth more processors, a fifth is."""
+    for threads, pays in ((480.0, False), (400.0, True)):
+        assert run(40_000_000, alone_ns=500.0, threads_ns=threads).ends_in_threads is pays
+
+
+def first_trial(threads_ns: float) -> tuple[set[TrialPhase], float]:
+    """The phases of the first trial of a long run, and how long it was, ns."""
+    trial, now, phases, began = ThreadTrial(40_000_000), 1e9, set[TrialPhase](), 0.0
+    while not (began and not trial.in_threads):
+        if trial.is_due(int(now)):
+            trial.look(int(now))
+            began = began or (now if trial.in_threads else 0.0)
+            phases.add(trial.phase)
+        rows = 64 if trial.in_threads else trial.step_rows(FEW, MANY)
+        now += rows * (threads_ns if trial.in_threads else 500.0)
+        trial.count(rows)
+    return phases, now - began
+
+
+def test_a_trial_takes_its_share_of_what_is_left_unless_its_start_is_hopeless() -> None:
+    """Here threads are 1.5 times as slow, and 20 times."""
+    phases, took = first_trial(750.0)
+    assert TrialPhase.TRYING in phases and 100e6 < took < 500e6
+    assert TrialPhase.TRYING not in first_trial(10_000.0)[0]
+
+
 def test_time_in_which_nothing_was_to_be_done_is_no_cost() -> None:
     """A run that waits for rows, or commits, between its steps decides as one that does not, as much later."""
     decided = []
