@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
-import threading
-import types
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from tests.connectors.toy import ToyLog, ToyReader
-from tests.property.durable_kit import Crash, Crashes, Database
+from tests.property.clocked_kit import Clock, TimedLog, through_crashes
 from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
 from thalweg.checkpoint.hosts import planned
-from thalweg.embedded.durable import Durable, DurableHost, batches, reading
-from thalweg.flow.operators.idle import IdleDecision
-from thalweg.plan.plan import make_plan
 
 S = tw.seconds(1)
 LANES = (0, 1)
@@ -43,50 +36,6 @@ def make_flow() -> tw.Flow:
     return flow
 
 
-class Clock:
-    """Goes on by a few seconds whenever it is asked, and says when to stop."""
-
-    def __init__(self, chooser: random.Random, until_s: float) -> None:
-        self._chooser, self._until_s = chooser, until_s
-        self.now_s, self.stop = 0.0, threading.Event()
-
-    def monotonic(self) -> float:
-        self.now_s += self._chooser.choice((0.0, 0.5, 2.0, 4.0))
-        if self.now_s > self._until_s:
-            self.stop.set()
-        return self.now_s
-
-
-@dataclasses.dataclass(frozen=True)
-class PhasedLog(ToyLog):
-    """Rows of each lane that are there from some time of the clock on: (then, event time)."""
-
-    phases: Any = ()
-    clock: Any = None
-
-    def open(self) -> Any:
-        return PhasedReader(self)
-
-
-class PhasedReader(ToyReader):
-    def end(self, since: Any) -> Mapping[str, Any]:
-        log: Any = self._log
-        now_s = log.clock.now_s
-        return {
-            str(lane): sum(then <= now_s for then, _ in rows)
-            for lane, rows in enumerate(log.phases)
-        }
-
-    def read(self, source: Any, start: Any, end: Any, chunk_rows: int, stop: Any) -> Any:
-        log: Any = self._log
-        from thalweg.connectors import as_source, never
-
-        for lane, upto in end.items():
-            times = [t for _, t in log.phases[int(lane)][start.get(lane, 0) : upto]]
-            rows = [Tick(t, int(lane)) for t in times]
-            yield from as_source("log", rows).rows(source, chunk_rows, never())
-
-
 def phases(chooser: random.Random) -> list[list[tuple[float, int]]]:
     """Lanes with long pauses at different times; behind a pause rows go on where the lane was, or by the clock."""
     found = []
@@ -104,48 +53,12 @@ def phases(chooser: random.Random) -> list[list[tuple[float, int]]]:
     return found
 
 
-def run_with_crashes(
-    log: PhasedLog, folder: Path, chooser: random.Random
-) -> tuple[dict[str, Database], list[planned.Planned]]:
-    """Runs it until the clock says stop, through crashes; each sink's batches, and what was planned of each."""
-    crashes, flow = Crashes(), make_flow()
-    sinks = {node.name: Database(crashes) for node in make_plan(flow).sinks}
-    plans: dict[int, planned.Planned] = {}
-    write = planned.write
-
-    def noted(fs: Any, root: str, plan: planned.Planned) -> None:
-        write(fs, root, plan)
-        plans[plan.batch] = plan
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned, "write", noted)
-        patch.setattr(reading, "time", types.SimpleNamespace(monotonic=log.clock.monotonic))
-        patch.setattr(batches, "_LOOK_S", (0.0, 0.0))
-        with crashes.installed():
-            while not log.clock.stop.is_set():
-                crashes.after(chooser.choice((0, 3, 8, 21, 55)))
-                patch.setattr(reading, "ROUND_ROWS", chooser.choice((1, 3, 1000)))
-                host = DurableHost(
-                    make_plan(flow), {"log": log}, sinks, Durable(str(folder / "ck"), 0.0, "keep"),
-                    chunk_rows=chooser.choice((1, 3, 100)),
-                )  # fmt: skip
-                try:
-                    host.run(log.clock.stop)
-                except Crash:
-                    continue
-    # What a crash behind the plan left is run once more.
-    DurableHost(make_plan(flow), {"log": log}, sinks, Durable(str(folder / "ck"), 0.0, "keep")).run(
-        log.clock.stop
-    )
-    return sinks, [plans[batch] for batch in sorted(plans)]
-
-
-def read_rows(log: PhasedLog, plans: list[planned.Planned]) -> list[Tick]:
+def read_rows(log: TimedLog, plans: Sequence[planned.Planned]) -> list[Tick]:
     """The rows in the order in which the rounds have them."""
     at, rows = dict.fromkeys(map(str, LANES), 0), []
     for span in (read["log"] for plan in plans for read in plan.rounds):
         for lane, upto in span.items():
-            rows += [Tick(t, int(lane)) for _, t in log.phases[int(lane)][at[lane] : upto]]
+            rows += [row for _, row in log.rows_of[int(lane)][at[lane] : upto]]
             at[lane] = upto
     return rows
 
@@ -158,14 +71,16 @@ def test_crashes_among_pauses(tmp_path: Path) -> None:
         chooser = random.Random(seed)
         made = phases(chooser)
         until_s = max(then for rows in made for then, _ in rows) + 80
-        log = PhasedLog((0, 0), follow=True, phases=made, clock=Clock(chooser, until_s))
-        sinks, plans = run_with_crashes(log, tmp_path / str(seed), chooser)
-        rows = read_rows(log, plans)
+        ticks = [[(then, Tick(t, lane)) for then, t in rows] for lane, rows in enumerate(made)]
+        log = TimedLog((0, 0), follow=True, rows_of=ticks, clock=Clock(chooser, until_s))
+        lived = through_crashes(make_flow, log, tmp_path / str(seed), chooser, threads=(1,))
+        rows = read_rows(log, lived.plans)
         assert len(rows) == sum(map(len, made))
-        decisions = [IdleDecision(*values) for plan in plans for _, values in plan.decisions]
-        expected = testing.reference(make_flow(), {"log": rows}, end=False, decisions=decisions)
-        for name, sink in sinks.items():
-            assert not testing.row_difference(expected.sinks[name], sink.rows), (seed, name)
+        expected = testing.reference(
+            make_flow(), {"log": rows}, end=False, decisions=lived.decisions
+        )
+        for name, found in lived.sinks.items():
+            assert not testing.row_difference(expected.sinks[name], found), (seed, name)
         idle += expected.counts["log"]["idle"]
         late += len(expected.rows("late"))
         closed += sum(

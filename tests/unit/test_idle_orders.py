@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 import threading
-import types
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from tests.connectors.toy import ToyLog, ToyReader
-from tests.property.durable_kit import Crash, Crashes, Database
+from tests.property.clocked_kit import Clock, TimedLog, through_crashes
 from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.checkpoint.hosts import planned
-from thalweg.connectors import as_source, never
-from thalweg.embedded.durable import Durable, DurableHost, batches, reading
 from thalweg.errors import BuildError
-from thalweg.flow.operators.idle import IdleDecision
-from thalweg.plan.plan import make_plan
 from thalweg.workers.options import Options
 
 S = tw.seconds(1)
@@ -134,43 +125,6 @@ def test_refused() -> None:
 # -- with a checkpoint ------------------------------------------------------------------------------------------
 
 
-class Clock:
-    """Goes on by a few seconds whenever it is asked, and says when to stop."""
-
-    def __init__(self, chooser: random.Random, until_s: float) -> None:
-        self._chooser, self._until_s = chooser, until_s
-        self.now_s, self.stop = 0.0, threading.Event()
-
-    def monotonic(self) -> float:
-        self.now_s += self._chooser.choice((0.0, 0.5, 2.0, 4.0))
-        if self.now_s > self._until_s:
-            self.stop.set()
-        return self.now_s
-
-
-@dataclasses.dataclass(frozen=True)
-class TimedLog(ToyLog):
-    """Rows that are there from some time of the clock on."""
-
-    rows_of: Any = ()
-    times: Any = ()
-    clock: Any = None
-
-    def open(self) -> Any:
-        return TimedReader(self)
-
-
-class TimedReader(ToyReader):
-    def end(self, since: Any) -> Mapping[str, Any]:
-        log: Any = self._log
-        return {"0": sum(then <= log.clock.now_s for then in log.times)}
-
-    def read(self, source: Any, start: Any, end: Any, chunk_rows: int, stop: Any) -> Any:
-        log: Any = self._log
-        rows = log.rows_of[start.get("0", 0) : end["0"]]
-        yield from as_source("lines", rows).rows(source, chunk_rows, never())
-
-
 @pytest.mark.slow
 def test_crashes(tmp_path: Path) -> None:
     """Each batch is what it was, and all are what the reference makes of the rows and the logged decisions."""
@@ -179,47 +133,16 @@ def test_crashes(tmp_path: Path) -> None:
         chooser = random.Random(seed)
         lines = lines_of(random_times(chooser, 24))
         times = list(itertools.accumulate(chooser.choice((0.0, 1.0, 3.0, 40.0)) for _ in lines))
-        clock = Clock(chooser, times[-1] + 250)
-        log = TimedLog((0,), follow=True, lane=None, rows_of=lines, times=times, clock=clock)
-        found, plans = _through_crashes(log, tmp_path / str(seed), chooser)
-        decisions = [IdleDecision(*values) for plan in plans for _, values in plan.decisions]
-        expected = testing.reference(make_flow(), {"lines": lines}, end=False, decisions=decisions)
-        for name, rows in found.items():
-            assert not testing.row_difference(expected.sinks[name], rows), (seed, name)
+        rows = [list(zip(times, lines, strict=True))]
+        log = TimedLog(
+            (0,), follow=True, lane=None, rows_of=rows, clock=Clock(chooser, times[-1] + 250)
+        )
+        lived = through_crashes(make_flow, log, tmp_path / str(seed), chooser)
+        expected = testing.reference(
+            make_flow(), {"lines": lines}, end=False, decisions=lived.decisions
+        )
+        for name, found in lived.sinks.items():
+            assert not testing.row_difference(expected.sinks[name], found), (seed, name)
         idle += expected.counts["sorted"]["idle"]
-        late += len(found["late"])
+        late += len(lived.sinks["late"])
     assert idle and late
-
-
-def _through_crashes(
-    log: TimedLog, folder: Path, chooser: random.Random
-) -> tuple[dict[str, list[Any]], list[planned.Planned]]:
-    crashes, flow = Crashes(), make_flow()
-    sinks = {node.name: Database(crashes) for node in make_plan(flow).sinks}
-    plans: dict[int, planned.Planned] = {}
-    write = planned.write
-
-    def noted(fs: Any, root: str, plan: planned.Planned) -> None:
-        write(fs, root, plan)
-        plans[plan.batch] = plan
-
-    def host() -> DurableHost:
-        return DurableHost(
-            make_plan(flow), {"lines": log}, sinks, Durable(str(folder / "ck"), 0.0, "keep"),
-            chunk_rows=chooser.choice((1, 3, 100)), threads=chooser.choice((None, 1, 2)),
-        )  # fmt: skip
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned, "write", noted)
-        patch.setattr(reading, "time", types.SimpleNamespace(monotonic=log.clock.monotonic))
-        patch.setattr(batches, "_LOOK_S", (0.0, 0.0))
-        with crashes.installed():
-            while not log.clock.stop.is_set():
-                crashes.after(chooser.choice((0, 3, 8, 21, 55)))
-                patch.setattr(reading, "ROUND_ROWS", chooser.choice((1, 3, 1000)))
-                try:
-                    host().run(log.clock.stop)
-                except Crash:
-                    continue
-        host().run(log.clock.stop)
-    return {name: one.rows for name, one in sinks.items()}, [plans[n] for n in sorted(plans)]

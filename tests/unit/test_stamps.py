@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
-import threading
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,22 +12,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
-from tests.connectors.toy import ToyLog, ToyReader
-from tests.property.durable_kit import Crash, Crashes, Database
+from tests.property.clocked_kit import BASE_US, Clock, TimedLog, through_crashes
 from tests.sizes import sized
 
 import thalweg as tw
 from thalweg import testing
-from thalweg.checkpoint.hosts import planned
-from thalweg.connectors import as_source, never
-from thalweg.embedded.durable import Durable, DurableHost, batches, reading
 from thalweg.engine import stamps
 from thalweg.errors import BuildError
-from thalweg.flow.operators.idle import IdleDecision
 from thalweg.plan.plan import make_plan
 from thalweg.spark.idle import IdleSources
-
-BASE_US = 1_700_000_000_000_000
 
 
 class Hit(NamedTuple):
@@ -129,45 +120,6 @@ def test_refused() -> None:
 # -- with a checkpoint ------------------------------------------------------------------------------------------
 
 
-class Clock:
-    """Goes on by some seconds whenever it is asked, and says when to stop; the one on the wall is set back at times."""
-
-    def __init__(self, chooser: random.Random, until_s: float) -> None:
-        self._chooser, self._until_s = chooser, until_s
-        self.now_s, self.stop = 0.0, threading.Event()
-
-    def monotonic(self) -> float:
-        self.now_s += self._chooser.choice((0.0, 0.5, 2.0, 4.0))
-        if self.now_s > self._until_s:
-            self.stop.set()
-        return self.now_s
-
-    def time_ns(self) -> int:
-        return (BASE_US + round(1e6 * (self.now_s - self._chooser.choice((0, 0, 0, 30))))) * 1_000
-
-
-@dataclasses.dataclass(frozen=True)
-class TimedLog(ToyLog):
-    """Rows that are there from some time of the clock on."""
-
-    times: Any = ()
-    clock: Any = None
-
-    def open(self) -> Any:
-        return TimedReader(self)
-
-
-class TimedReader(ToyReader):
-    def end(self, since: Any) -> Mapping[str, Any]:
-        log: Any = self._log
-        return {"0": sum(then <= log.clock.now_s for then in log.times)}
-
-    def read(self, source: Any, start: Any, end: Any, chunk_rows: int, stop: Any) -> Any:
-        numbers = range(start.get("0", 0), end["0"])
-        rows = [("ab"[n % 2], n) for n in numbers]
-        yield from as_source("hits", rows).rows(source, chunk_rows, never())
-
-
 @pytest.mark.slow
 def test_crashes(tmp_path: Path) -> None:
     """Through crashes each batch is what it was, stamps included, and the clock closes what no row closes."""
@@ -176,51 +128,18 @@ def test_crashes(tmp_path: Path) -> None:
         chooser = random.Random(seed)
         steps = [chooser.choice((0.0, 1.0, 3.0, 30.0)) for _ in range(24)]
         times = list(itertools.accumulate(steps))
+        rows = [[(then, ("ab"[n % 2], n)) for n, then in enumerate(times)]]
         log = TimedLog(
-            (0,), follow=True, lane=None, times=times, clock=Clock(chooser, times[-1] + 250)
+            (0,), follow=True, lane=None, rows_of=rows, clock=Clock(chooser, times[-1] + 250)
         )
-        found, plans = _through_crashes(log, tmp_path / str(seed), chooser)
+        lived = through_crashes(
+            lambda: make_flow("10 seconds", "never"), log, tmp_path / str(seed), chooser
+        )
+        found = lived.sinks
         assert [row.n for row in found["all"]] == list(range(24))
-        decisions = [IdleDecision(*values) for plan in plans for _, values in plan.decisions]
-        check(found, decisions, end=False)
+        check(found, lived.decisions, end=False)
         quiet_ones += sum(row.at > found["all"][-1].at for row in found["quiet"])
     assert quiet_ones
-
-
-def _through_crashes(
-    log: TimedLog, folder: Path, chooser: random.Random
-) -> tuple[dict[str, list[Any]], list[planned.Planned]]:
-    crashes, flow = Crashes(), make_flow("10 seconds", "never")
-    sinks = {node.name: Database(crashes) for node in make_plan(flow).sinks}
-    plans: dict[int, planned.Planned] = {}
-    write = planned.write
-
-    def noted(fs: Any, root: str, plan: planned.Planned) -> None:
-        write(fs, root, plan)
-        plans[plan.batch] = plan
-
-    def host() -> DurableHost:
-        return DurableHost(
-            make_plan(flow), {"hits": log}, sinks, Durable(str(folder / "ck"), 0.0, "keep"),
-            chunk_rows=chooser.choice((1, 3, 100)), threads=chooser.choice((None, 1, 2)),
-        )  # fmt: skip
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned, "write", noted)
-        patch.setattr(reading, "time", types.SimpleNamespace(monotonic=log.clock.monotonic))
-        patch.setattr(stamps, "time", log.clock)
-        patch.setattr(batches, "_LOOK_S", (0.0, 0.0))
-        with crashes.installed():
-            while not log.clock.stop.is_set():
-                crashes.after(chooser.choice((0, 3, 8, 21, 55)))
-                patch.setattr(reading, "ROUND_ROWS", chooser.choice((1, 3, 1000)))
-                try:
-                    host().run(log.clock.stop)
-                except Crash:
-                    continue
-        # What a crash behind the plan left is run once more.
-        host().run(log.clock.stop)
-    return {name: one.rows for name, one in sinks.items()}, [plans[n] for n in sorted(plans)]
 
 
 def test_a_batch_that_was_read_without_stamps() -> None:
