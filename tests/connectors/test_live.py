@@ -64,11 +64,11 @@ def test_topics_of_a_broker(broker: Mosquitto) -> None:
             sinks = {"out": tw.each(found.append)}
             run = running.add(copied(Topical), {"rows": source}, sinks)
             soon(lambda found=found, qos=qos: _is_heard(broker, f"t{qos}/0", found))
-            del found[:]
             broker.publish(f"t{qos}/a", numbers(*range(300)), qos)
-            soon(lambda found=found: len(found) == 300)
+            # More than one of the first questions may have come, some of them late.
+            soon(lambda found=found: sum(one.n >= 0 for one in found) == 300)
             run.stop()
-        assert found == [(n, f"t{qos}/a") for n in range(300)]
+        assert [one for one in found if one.n >= 0] == [(n, f"t{qos}/a") for n in range(300)]
 
 
 def _is_heard(broker: Mosquitto, topic: str, found: list[Any]) -> bool:
