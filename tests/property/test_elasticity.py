@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.sizes import sized
 from tests.unit.elasticity_kit import (
@@ -116,6 +116,8 @@ def test_stays_where_parallelism_only_costs(
     st.integers(2, 64).flatmap(lambda top: st.tuples(st.just(top), curves(top), curves(top))),
     st.floats(0.1, 10),
 )
+# Ten threads give nothing, and so say nothing of how throughput falls below five.
+@example((10, linear(), tent(3, 1.0)), 1.0)
 def test_finds_the_level_of_another_load(
     case: tuple[int, Throughput, Throughput], factor: float
 ) -> None:

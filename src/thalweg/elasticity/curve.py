@@ -204,7 +204,8 @@ class Curve:
         """The most that an untrusted level can give if the curve is concave and 0 at 0, tuples a second."""
         points = [(0, 0.0), *((k, self.value(k)) for k in self.known())]
         left = [point for point in points if point[0] < level]
-        right = [point for point in points if point[0] > level]
+        # Nothing is the least there is: a curve that has come down to it may have been about to fall below.
+        right = [point for point in points if point[0] > level and point[1] > 0.0]
         from_left = _line(left[-2], left[-1], level) if len(left) > 1 else math.inf
         from_right = _line(right[0], right[1], level) if len(right) > 1 else math.inf
         return min(from_left, from_right)
