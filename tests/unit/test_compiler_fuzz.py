@@ -201,7 +201,8 @@ def test_random_functions_give_what_python_gives(
     """Values with their types, states, exceptions, timers; many calls are machine code's own, some left to Python."""
     calls = compare_all(compare, 0, count)
     assert calls > count * ROWS_EACH // 2
-    assert calls // 10 < len(left) < calls * 4 // 5
+    # Of a few functions, one that is always left counts much.
+    assert calls // 10 < len(left) < calls * 9 // 10
 
 
 @pytest.mark.exhaustive
