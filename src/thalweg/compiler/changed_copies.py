@@ -44,6 +44,20 @@ class Changed(NamedTuple):
     line: int
 
 
+class _Change(NamedTuple):
+    """A change that a function's text makes: of a name bound anew, of a value, or of what is inside one."""
+
+    name: str
+    line: int
+    is_rebound: bool = False
+    is_inner: bool = False
+    kinds: tuple[type, ...] = ()
+
+
+#: By code, what its text changes: each run asks, and the text stays.
+_changes_of: dict[types.CodeType, list[_Change]] = {}
+
+
 def tell_changed_copies(function: Callable[..., Any], operator: str) -> None:
     """Says once a process of each function, and of those of its module that it calls, what of its copies it changes."""
     own = users_own(function)
@@ -90,8 +104,23 @@ def changed_copies(function: types.FunctionType, source: FunctionSource) -> Iter
     """What of captured values a function changes, by its text; nothing where that is not known."""
     if not source.text:
         return
-    node = source.node()
+    code = function.__code__
+    if code not in _changes_of:
+        _changes_of[code] = list(_changes(source.node()))
     values = free_values(function)
+    for change in _changes_of[code]:
+        if change.is_rebound or _is_copied(change, values):
+            yield Changed(change.name, change.line)
+
+
+def _is_copied(change: _Change, values: Mapping[str, Any]) -> bool:
+    if change.name not in values or is_kept(values[change.name]):
+        return False
+    return change.is_inner or isinstance(values[change.name], change.kinds)
+
+
+def _changes(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[_Change]:
+    """What a function changes of names that are not its own."""
     rebound = _rebound(node)
     local = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
     local |= {
@@ -99,10 +128,8 @@ def changed_copies(function: types.FunctionType, source: FunctionSource) -> Iter
         for one in ast.walk(node)
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.id not in rebound
     }
-    outer = {name: value for name, value in values.items() if name not in local}
     for part in ast.walk(node):
-        for name in _changed_by(part, outer, rebound):
-            yield Changed(name, part.lineno)  # type: ignore[attr-defined]  # a statement or an expression
+        yield from (one for one in _changed_by(part, rebound) if one.name not in local)
 
 
 def _rebound(node: ast.AST) -> set[str]:
@@ -111,27 +138,23 @@ def _rebound(node: ast.AST) -> set[str]:
     return {name for one in asked for name in one.names}
 
 
-def _changed_by(part: ast.AST, outer: Mapping[str, Any], rebound: set[str]) -> Iterator[str]:
+def _changed_by(part: Any, rebound: set[str]) -> Iterator[_Change]:
     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in rebound:
-        yield part.id
+        yield _Change(part.id, part.lineno, is_rebound=True)
     elif isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(part.ctx, ast.Load):
-        yield from _copied(part.value, outer)
+        yield from _begun_with(part.value, part.lineno, (object,))
     elif (
         isinstance(part, ast.Call)
         and isinstance(part.func, ast.Attribute)
         and part.func.attr in _CHANGING
     ):
-        yield from _copied(part.func.value, outer, _CONTAINERS)
+        yield from _begun_with(part.func.value, part.lineno, _CONTAINERS)
 
 
-def _copied(
-    node: ast.expr, outer: Mapping[str, Any], kinds: tuple[type, ...] = (object,)
-) -> Iterator[str]:
-    """The captured name that an expression such as ``a``, ``a.b`` or ``a[i].b`` begins with, if its value is copied."""
+def _begun_with(node: ast.expr, line: int, kinds: tuple[type, ...]) -> Iterator[_Change]:
+    """The name that an expression such as ``a``, ``a.b`` or ``a[i].b`` begins with."""
     inner = node
     while isinstance(inner, ast.Subscript | ast.Attribute):
         inner = inner.value
-    if not isinstance(inner, ast.Name) or inner.id not in outer or is_kept(outer[inner.id]):
-        return
-    if inner is not node or isinstance(outer[inner.id], kinds):
-        yield inner.id
+    if isinstance(inner, ast.Name):
+        yield _Change(inner.id, line, is_inner=inner is not node, kinds=kinds)
