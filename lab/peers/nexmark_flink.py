@@ -48,6 +48,7 @@ def run(made: TableEnvironment, query: str, number: int) -> None:
 def type_of(field: object) -> str:
     """A column's type in a statement: without its role as event time, and texts of any length."""
     text = str(field).split(" *")[0].removesuffix(" NOT NULL")
+    text = text.replace("LOCALZONEDTIMESTAMP", "TIMESTAMP_LTZ")  # as statements have it
     return "STRING" if "CHAR" in text else text
 
 
