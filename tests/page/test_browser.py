@@ -176,6 +176,7 @@ def test_rescale_is_confirmed_and_shown(tab: Any) -> None:
         visit(tab, page.url)
         tab.fill("#do-rescale", "6")
         tab.click('[data-action="rescale"]')
+        tab.wait_for_selector("dialog[open]")
         assert "2 → 6" in tab.locator("dialog").inner_text() and not showing.asked
         tab.keyboard.press("Escape")
         tab.wait_for_selector("dialog", state="detached")
