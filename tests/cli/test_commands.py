@@ -140,7 +140,7 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
         (["--input", "{words}", "--drain"], "--drain ends the input, so it needs --once"),
         (["--input", "{words}", "--once", "--trigger", "1 s"], "--once or --trigger, not both"),
         (
-            ["--input", "{words}", "--checkpoint", "c", "--trigger", "soon"],
+            ["--input", "{words}", "--output", "o", "--checkpoint", "c", "--trigger", "soon"],
             "not a duration: 'soon'",
         ),
         (["--input", "{words}"], "needs --checkpoint FOLDER"),
@@ -339,10 +339,31 @@ def test_run_to_the_terminal(flow_file: Path) -> None:
     assert "console" not in text
 
 
+def test_sinks_without_an_output(flow_file: Path) -> None:
+    """With a checkpoint they are refused by name, on both engines, unless discarded; without one it is said."""
+    state = flow_file.with_name("state")
+    for engine in ("local", "spark"):
+        code, text = local(flow_file, "--engine", engine, "--checkpoint", state)
+        assert code == 2
+        said = " ".join(text.split())
+        assert "sink 'long' has no --output" in said and "--output long=discard" in said, text
+    assert not state.exists()
+    code, text = local(flow_file, "--engine", "local")
+    assert (code, "sink 'long': rows are counted, not written" in text) == (0, True), text
+    for more in ([], ["--checkpoint", state]):
+        code, text = local(flow_file, "--engine", "local", "--output", "long=discard", *more)
+        assert (code, "warning" in text, "not written" in text) == (0, False, False), text
+    code, text = local(flow_file, "--output", "discard,format=csv")
+    assert (code, "discard has no format" in text) == (2, True), text
+
+
 def test_what_this_process_cannot_do(flow_file: Path) -> None:
     """Each option that only Spark has is named, all at once, and the exit code is that of a wrong call."""
     for more, said in (
-        (["--checkpoint", "c", "--slots", 2], "--slots 2: with --checkpoint it has one"),
+        (
+            ["--checkpoint", "c", "--slots", 2, "--output", "o"],
+            "--slots 2: with --checkpoint it has one",
+        ),
         (["--master", "local[2]"], "--master: that is Spark's"),
         (
             ["--follow"],
@@ -363,7 +384,7 @@ def test_what_this_process_cannot_do(flow_file: Path) -> None:
     words = flow_file.with_name("words.csv")
     code, text = command(
         "run", flow_file, "--input", f"{words},max_files_per_trigger=1", "--once", "--engine",
-        "local", "--checkpoint", "c", "--slots", 2,
+        "local", "--checkpoint", "c", "--slots", 2, "--output", "o",
     )  # fmt: skip
     assert code == 2
     assert "max_files_per_trigger: it has no batches" in text

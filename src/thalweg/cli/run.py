@@ -18,6 +18,7 @@ from thalweg.cli.interrupts import interrupts
 from thalweg.cli.loading import load_flow
 from thalweg.cli.local import Asked, refuse_local, run_local, why_not
 from thalweg.cli.progress import Display, open_display, totals_table
+from thalweg.cli.unwritten import refuse_unwritten, tell_unwritten
 from thalweg.flow.flow import Flow
 from thalweg.page import asked_page
 from thalweg.plan.plan import make_plan
@@ -46,8 +47,9 @@ Input = Annotated[
 Output = Annotated[
     list[str],
     typer.Option(
-        "--output", metavar="[SINK=]PATH[,format=F]|ADDRESS|console",
-        help="Where a sink writes: a folder (parquet, json or csv), an address such as delta:PATH, or the terminal.",
+        "--output", metavar="[SINK=]PATH[,format=F]|ADDRESS|console|discard",
+        help="Where a sink writes: a folder (parquet, json or csv), an address such as delta:PATH, or the terminal;"
+        " discard: nowhere. With --checkpoint each sink needs one.",
     ),
 ]  # fmt: skip
 
@@ -113,6 +115,7 @@ def run(
         raise typer.BadParameter("--drop needs --checkpoint FOLDER, whose state it gives up")
     plan = make_plan(flow)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
+    refuse_unwritten(outputs, plan.sinks, checkpoint)
     asked = Asked(
         checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics,
         page=page_at or page, control=control,
@@ -123,6 +126,7 @@ def run(
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)
+    tell_unwritten(outputs, plan.sinks)
     try:
         if _is_local(engine, asked, inputs, outputs, display):
             counts = run_local(flow, inputs, outputs, display, asked)
@@ -259,6 +263,7 @@ def spark_sinks(outputs: Mapping[str, Given]) -> dict[str, Any]:
         if one.format == "console"
         else make[one.format](one.path, **one.options)
         for name, one in outputs.items()
+        if one.format != "discard"
     }
 
 
