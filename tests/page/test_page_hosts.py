@@ -316,7 +316,7 @@ def test_the_command_shows_its_run(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, [*run, *more])
         assert result.exit_code == 0 and "page: http://127.0.0.1:" in result.output, result.output
     result = CliRunner().invoke(app, [*run, "--control"])
-    assert result.exit_code == 1 and "add page=True" in result.output
+    assert result.exit_code == 2 and "add --page" in result.output
 
 
 def test_links_to_the_pages_of_spark() -> None:

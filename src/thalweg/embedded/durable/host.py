@@ -22,6 +22,7 @@ from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Stop
+from thalweg.connectors.own_input import refuse_own_input
 from thalweg.connectors.written.known_places import tell_moved
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.durable.batches import BatchWork, Durable, DurableBatches, query_of
@@ -77,6 +78,7 @@ class DurableHost:
             _refuse_unknown_lanes(plan)
         outputs = DurableOutputs(plan, sinks)
         outputs.refuse_inside(durable.checkpoint)
+        refuse_own_input(inputs, outputs.targets)
         rows = CHUNK_ROWS if chunk_rows is None else chunk_rows
         prepared = prepare(plan)
         engine, pass_by = engine_of(prepared, inputs, chunk_rows=chunk_rows, threads=threads)
