@@ -357,6 +357,32 @@ def test_sinks_without_an_output(flow_file: Path) -> None:
     assert (code, "discard has no format" in text) == (2, True), text
 
 
+def test_what_still_waits_is_said(tmp_path: Path) -> None:
+    """Rows behind the watermark, windows and timers, with what ends them; nothing where all came out."""
+    flow = tmp_path / "visits_flow.py"
+    flow.write_text(
+        "import thalweg as tw\nfrom typing import NamedTuple\n"
+        "class Visit(NamedTuple):\n    ts: tw.Timestamp\n    page: str\n"
+        "flow = tw.Flow('visits')\nvisits = flow.source('visits', Visit, order_by='ts')\n"
+        "visits.key_by('page').window('1 minute', n=tw.agg.count()).sink('counts')\n"
+    )
+    times = ("00:00:01", "00:01:00", "00:02:00")
+    rows = "".join(f"2026-01-01T{one}Z,a\n" for one in times)
+    (tmp_path / "in.csv").write_text(f"ts,page\n{rows}")
+    given = ["run", flow, "--input", tmp_path / "in.csv", "--once", "--engine", "local"]
+    more = ["--checkpoint", tmp_path / "state", "--output", tmp_path / "out"]
+    for _ in range(2):  # also where a start has nothing to read
+        code, text = command(*given, *more)
+        assert code == 0, text
+        assert "open windows or timers of 'window'" in text and "--drain ends the input" in text
+    code, text = command(*given, *more, "--drain")
+    assert (code, "not in the output" in text) == (0, False), text
+    assert "counts 3 3 0 0" in " ".join(text.replace("│", " ").split())
+    code, text = command(*given)
+    assert (code, "not in the output" in text) == (0, False), text
+    assert "counts 3 0 0 0" in " ".join(text.replace("│", " ").split())
+
+
 def test_what_this_process_cannot_do(flow_file: Path) -> None:
     """Each option that only Spark has is named, all at once, and the exit code is that of a wrong call."""
     for more, said in (

@@ -24,6 +24,7 @@ from thalweg.checkpoint.paths import is_here, resolve
 from thalweg.cli.arguments import Given
 from thalweg.cli.interrupts import interrupts
 from thalweg.cli.progress import Display, embedded_line
+from thalweg.cli.waiting import tell_waiting
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.shown import shown_table
 from thalweg.connectors.sinks import DiscardSink
@@ -36,6 +37,7 @@ from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Sink
 from thalweg.metrics import serve_metrics
 from thalweg.page import Shown, serve_page
+from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
 
 #: How often the run is looked at, and how often it is said how it goes, seconds.
@@ -191,6 +193,8 @@ def _run_on_checkpoint(
         _follow(run, display, end, asked)
         counts = run.result().counts
     _show(sinks)
+    if asked.once and not asked.drain:
+        tell_waiting(make_plan(flow), counts, asked.checkpoint, is_kept=True)
     return counts
 
 

@@ -18,7 +18,8 @@ from thalweg.cli.interrupts import interrupts
 from thalweg.cli.loading import load_flow
 from thalweg.cli.local import Asked, refuse_local, run_local, why_not
 from thalweg.cli.progress import Display, open_display, totals_table
-from thalweg.cli.unwritten import refuse_unwritten, tell_unwritten
+from thalweg.cli.unwritten import refuse_unwritten, tell_unwritten, unwritten
+from thalweg.cli.waiting import tell_waiting
 from thalweg.flow.flow import Flow
 from thalweg.page import asked_page
 from thalweg.plan.plan import make_plan
@@ -134,7 +135,7 @@ def run(
             counts = _run_on_spark(flow, inputs, outputs, asked, when, display, drop or ())
     finally:
         display.close()
-    Terminal().print(totals_table(plan, counts))
+    Terminal().print(totals_table(plan, counts, unwritten(outputs, plan.sinks)))
 
 
 def _is_local(
@@ -197,6 +198,8 @@ def _run_on_spark(
         if query.metrics is not None:
             say(f"metrics: {query.metrics.url}")
         follow(query, display)
+        if asked.once and not asked.drain:
+            tell_waiting(make_plan(flow), query.counts, folder, is_kept=bool(asked.checkpoint))
     return query.counts
 
 

@@ -41,6 +41,12 @@ def tell_unwritten(outputs: Mapping[str, Given], sinks: Sequence[Sink]) -> None:
         )
 
 
+def unwritten(outputs: Mapping[str, Given], sinks: Sequence[Sink]) -> list[str]:
+    """The sinks whose rows go nowhere, by name."""
+    discarded = [name for name, one in outputs.items() if one.format == DISCARD]
+    return [*_missing(outputs, sinks), *discarded]
+
+
 def _missing(outputs: Mapping[str, Given], sinks: Sequence[Sink]) -> list[str]:
     return [sink.name for sink in sinks if sink.name not in outputs]
 
