@@ -13,7 +13,7 @@ import pyarrow as pa
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import require_files, require_ours
-from thalweg.checkpoint.hosts.evolution import go_on, meaning_of
+from thalweg.checkpoint.hosts.evolution import evolution_of, go_on, meaning_of
 from thalweg.checkpoint.hosts.handing_over import is_of_process, to_process
 from thalweg.checkpoint.hosts.opened import OpenCheckpoint, open_checkpoint, require_unfinished
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
@@ -215,7 +215,7 @@ class DurableHost:
         """The newest record, of a checkpoint that can be gone on with; whether it fits the flow is looked at then.
 
         Raises:
-            CheckpointError: it is finished, or damaged.
+            CheckpointError: it is finished, and the flow is another; or damaged.
         """
         fs, root = store.fs, store.root
         if manifests.read(fs, root) is None:
@@ -228,9 +228,15 @@ class DurableHost:
             latest = to_process(spark, latest, list(before.sources) if before else [])
         if latest is not None:
             require_ours(latest, root, store.id, query_of(store, latest))
-            require_unfinished(latest, store.location)
+            if latest.finished and self._is_changed(store, latest):
+                require_unfinished(latest, store.location)
             require_files(fs, root, latest)
         return latest
+
+    def _is_changed(self, store: OpenCheckpoint, latest: CommitRecord) -> bool:
+        """Whether the flow is another than the one that finished; that is for a new checkpoint."""
+        found = evolution_of(store.fs, store.root, self.plan, latest)
+        return not is_of_process(latest) or any(one.kind != "same" for one in found.changes)
 
     def _batches_of(self, store: OpenCheckpoint, latest: CommitRecord | None) -> DurableBatches:
         drop = self._work.durable.drop
