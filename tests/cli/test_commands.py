@@ -137,6 +137,7 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
         (["--input", "{words}", "--output", "console,max_rows=0"], "max_rows is a whole number"),
         (["--input", "{words}", "--output", "console,format=csv"], "console has no format"),
         (["--input", "{words}", "--slots", "0"], "Invalid value for '--slots'"),
+        (["--input", "{words}", "--output", "{words}"], "words.csv is a file, and an output is a"),
         (["--input", "{words}", "--drain"], "--drain ends the input, so it needs --once"),
         (["--input", "{words}", "--once", "--trigger", "1 s"], "--once or --trigger, not both"),
         (
@@ -355,6 +356,17 @@ def test_sinks_without_an_output(flow_file: Path) -> None:
         assert (code, "warning" in text, "not written" in text) == (0, False, False), text
     code, text = local(flow_file, "--output", "discard,format=csv")
     assert (code, "discard has no format" in text) == (2, True), text
+
+
+def test_wrong_before_the_run(flow_file: Path) -> None:
+    """An address that is none is refused before the run begins; ``plan`` has no ``--input`` to blame."""
+    code, text = local(flow_file, "--engine", "local", "--metrics", "foo")
+    assert code == 1 and "metrics: expected HOST:PORT" in text
+    assert "the input ends" not in text
+    flow_file.write_text(FLOW.replace(".filter(long)", ".key_by('text').last()"))
+    for given in ("nosuch.csv", "wrds=x"):
+        code, text = command("plan", flow_file, given)
+        assert (code, "--input" in text, "SOURCE" in text) == (2, False, True), text
 
 
 def test_what_still_waits_is_said(tmp_path: Path) -> None:

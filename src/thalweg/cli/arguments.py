@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 import typer
 
-from thalweg.checkpoint.paths import resolve
+from thalweg.checkpoint.paths import is_here, resolve
 from thalweg.checks import meant
 from thalweg.connectors.files import BELOW, FORMATS, nothing_at
 from thalweg.connectors.readers import Format, ReadOptions, list_files
@@ -266,6 +267,12 @@ def _output(given: Given) -> Given:
         raise typer.BadParameter(
             f"{given.name}: format is one of {', '.join(_OUTPUT_FORMATS)}, or the path is console or discard;"
             f" not {format!r}{'' if given.format else f' (the path is {given.path}: add ,format=)'}",
+            param_hint="--output",
+        )
+    if is_here(given.path) and os.path.isfile(resolve(given.path)[1]):
+        raise typer.BadParameter(
+            f"{given.name}: {given.path} is a file, and an output is a folder with a folder for each batch;"
+            " name another, or move the file",
             param_hint="--output",
         )
     if given.options:

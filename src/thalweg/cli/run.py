@@ -21,6 +21,7 @@ from thalweg.cli.progress import Display, open_display, totals_table
 from thalweg.cli.unwritten import refuse_unwritten, tell_unwritten, unwritten
 from thalweg.cli.waiting import tell_waiting
 from thalweg.flow.flow import Flow
+from thalweg.metrics import address_of
 from thalweg.page import asked_page
 from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
@@ -124,6 +125,8 @@ def run(
     if control and not asked.page:
         raise typer.BadParameter("--control is about the page: add --page")
     asked_page("run", asked.page, control)
+    if metrics:
+        address_of(metrics)
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)
