@@ -137,10 +137,11 @@ def test_a_flow_that_is_wrong(tmp_path: Path) -> None:
         (["--input", "{words}", "--output", "console,max_rows=0"], "max_rows is a whole number"),
         (["--input", "{words}", "--output", "console,format=csv"], "console has no format"),
         (["--input", "{words}", "--slots", "0"], "Invalid value for '--slots'"),
+        (["--input", "{words}", "--output", "{words}"], "words.csv is a file, and an output is a"),
         (["--input", "{words}", "--drain"], "--drain ends the input, so it needs --once"),
         (["--input", "{words}", "--once", "--trigger", "1 s"], "--once or --trigger, not both"),
         (
-            ["--input", "{words}", "--checkpoint", "c", "--trigger", "soon"],
+            ["--input", "{words}", "--output", "o", "--checkpoint", "c", "--trigger", "soon"],
             "not a duration: 'soon'",
         ),
         (["--input", "{words}"], "needs --checkpoint FOLDER"),
@@ -339,10 +340,68 @@ def test_run_to_the_terminal(flow_file: Path) -> None:
     assert "console" not in text
 
 
+def test_sinks_without_an_output(flow_file: Path) -> None:
+    """With a checkpoint they are refused by name, on both engines, unless discarded; without one it is said."""
+    state = flow_file.with_name("state")
+    for engine in ("local", "spark"):
+        code, text = local(flow_file, "--engine", engine, "--checkpoint", state)
+        assert code == 2
+        said = " ".join(text.split())
+        assert "sink 'long' has no --output" in said and "--output long=discard" in said, text
+    assert not state.exists()
+    code, text = local(flow_file, "--engine", "local")
+    assert (code, "sink 'long': rows are counted, not written" in text) == (0, True), text
+    for more in ([], ["--checkpoint", state]):
+        code, text = local(flow_file, "--engine", "local", "--output", "long=discard", *more)
+        assert (code, "warning" in text, "not written" in text) == (0, False, False), text
+    code, text = local(flow_file, "--output", "discard,format=csv")
+    assert (code, "discard has no format" in text) == (2, True), text
+
+
+def test_wrong_before_the_run(flow_file: Path) -> None:
+    """An address that is none is refused before the run begins; ``plan`` has no ``--input`` to blame."""
+    code, text = local(flow_file, "--engine", "local", "--metrics", "foo")
+    assert code == 1 and "metrics: expected HOST:PORT" in text
+    assert "the input ends" not in text
+    flow_file.write_text(FLOW.replace(".filter(long)", ".key_by('text').last()"))
+    for given in ("nosuch.csv", "wrds=x"):
+        code, text = command("plan", flow_file, given)
+        assert (code, "--input" in text, "SOURCE" in text) == (2, False, True), text
+
+
+def test_what_still_waits_is_said(tmp_path: Path) -> None:
+    """Rows behind the watermark, windows and timers, with what ends them; nothing where all came out."""
+    flow = tmp_path / "visits_flow.py"
+    flow.write_text(
+        "import thalweg as tw\nfrom typing import NamedTuple\n"
+        "class Visit(NamedTuple):\n    ts: tw.Timestamp\n    page: str\n"
+        "flow = tw.Flow('visits')\nvisits = flow.source('visits', Visit, order_by='ts')\n"
+        "visits.key_by('page').window('1 minute', n=tw.agg.count()).sink('counts')\n"
+    )
+    times = ("00:00:01", "00:01:00", "00:02:00")
+    rows = "".join(f"2026-01-01T{one}Z,a\n" for one in times)
+    (tmp_path / "in.csv").write_text(f"ts,page\n{rows}")
+    given = ["run", flow, "--input", tmp_path / "in.csv", "--once", "--engine", "local"]
+    more = ["--checkpoint", tmp_path / "state", "--output", tmp_path / "out"]
+    for _ in range(2):  # also where a start has nothing to read
+        code, text = command(*given, *more)
+        assert code == 0, text
+        assert "open windows or timers of 'window'" in text and "--drain ends the input" in text
+    code, text = command(*given, *more, "--drain")
+    assert (code, "not in the output" in text) == (0, False), text
+    assert "counts 3 3 0 0" in " ".join(text.replace("│", " ").split())
+    code, text = command(*given)
+    assert (code, "not in the output" in text) == (0, False), text
+    assert "counts 3 0 0 0" in " ".join(text.replace("│", " ").split())
+
+
 def test_what_this_process_cannot_do(flow_file: Path) -> None:
     """Each option that only Spark has is named, all at once, and the exit code is that of a wrong call."""
     for more, said in (
-        (["--checkpoint", "c", "--slots", 2], "--slots 2: with --checkpoint it has one"),
+        (
+            ["--checkpoint", "c", "--slots", 2, "--output", "o"],
+            "--slots 2: with --checkpoint it has one",
+        ),
         (["--master", "local[2]"], "--master: that is Spark's"),
         (
             ["--follow"],
@@ -363,7 +422,7 @@ def test_what_this_process_cannot_do(flow_file: Path) -> None:
     words = flow_file.with_name("words.csv")
     code, text = command(
         "run", flow_file, "--input", f"{words},max_files_per_trigger=1", "--once", "--engine",
-        "local", "--checkpoint", "c", "--slots", 2,
+        "local", "--checkpoint", "c", "--slots", 2, "--output", "o",
     )  # fmt: skip
     assert code == 2
     assert "max_files_per_trigger: it has no batches" in text

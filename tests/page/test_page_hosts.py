@@ -311,12 +311,12 @@ def test_the_command_shows_its_run(tmp_path: Path) -> None:
     ]
     for more in (
         ["--page", "--control"],
-        ["--page-at", "127.0.0.1:0", "--checkpoint", str(tmp_path / "ckpt")],
+        ["--page-at", "127.0.0.1:0", "--checkpoint", str(tmp_path / "ckpt"), "--output", "discard"],
     ):
         result = CliRunner().invoke(app, [*run, *more])
         assert result.exit_code == 0 and "page: http://127.0.0.1:" in result.output, result.output
     result = CliRunner().invoke(app, [*run, "--control"])
-    assert result.exit_code == 1 and "add page=True" in result.output
+    assert result.exit_code == 2 and "add --page" in result.output
 
 
 def test_links_to_the_pages_of_spark() -> None:

@@ -78,8 +78,10 @@ def test_there_and_back(spark: SparkSession, tmp_path: Path) -> None:
     expected = testing.reference(make_flow(), given).rows("out")
     assert [Number(**row) for row in target.rows] == expected
     assert len(set(target.queries)) == 1
+    assert tw.run(make_flow(), inputs, checkpoint=checkpoint).rows("out") == []
+    more: Any = {name: ToyLog((rows + 1,), follow=False) for name in ("one", "two")}
     with pytest.raises(tw.CheckpointError, match="is finished"):
-        tw.run(make_flow(), inputs, checkpoint=checkpoint)
+        tw.run(make_flow(), more, checkpoint=checkpoint)
 
 
 def changed_flow() -> tw.Flow:

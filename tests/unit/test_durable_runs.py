@@ -385,8 +385,8 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(tw.CheckpointError, match="of a run in one process"):
         Store.open(str(ck))
     tw.run(make_flow(), {"sales": make_rows(20)}, checkpoint=ck)
-    with pytest.raises(tw.CheckpointError, match="is finished"):
-        tw.run(make_flow(), rows, checkpoint=ck)
+    with pytest.raises(tw.CheckpointError, match=r'is finished.*\n.*end="keep"'):
+        tw.run(make_flow(), {"sales": make_rows(21)}, checkpoint=ck)
     for wrong in ({"slots": 2}, {"threads": "auto"}, {"threading": "dedicated"}):
         with pytest.raises(tw.BuildError, match="leave out"):
             tw.run(make_flow(), rows, checkpoint=ck, **wrong)  # type: ignore[call-overload]
@@ -394,6 +394,37 @@ def test_refusals(tmp_path: Path) -> None:
         tw.run(make_flow(), rows, every="1 s")
     with pytest.raises(tw.BuildError, match="not a duration"):
         tw.run(make_flow(), rows, checkpoint=ck, every="soon")
+
+
+def test_a_restart_behind_the_last_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Over a finished checkpoint inputs without further rows give nothing, which is said; more, or another flow, is
+    refused."""
+    folder, ck = tmp_path / "in", tmp_path / "ck"
+    folder.mkdir()
+    (folder / "1.csv").write_text("n,lane\n1,0\n")
+    flow, other = tw.Flow("log", compile="never"), tw.Flow("log", compile="never")
+    flow.source("log", Number, order_by="n").sink("out")
+    rows = other.source("log", Number, order_by="n")
+    rows.sink("out")
+    rows.key_by("lane").aggregate(n=tw.agg.count()).sink("counts")
+    for given in ({"log": ToyLog((30,))}, {"log": [Number(0, 1)]}, {"log": tw.files(folder)}):
+        place = ck / type(given["log"]).__name__
+        first = tw.run(flow, given, checkpoint=place)
+        records = sorted(place.rglob("thalweg/*/*"))
+        for _ in range(2):
+            caplog.clear()
+            again = tw.run(flow, given, checkpoint=place)
+            assert (again.rows("out"), again.counts) == ([], first.counts)
+            assert "nothing to do" in caplog.text
+        assert sorted(place.rglob("thalweg/*/*")) == records
+        with pytest.raises(tw.CheckpointError, match="is finished"):
+            tw.run(other, given, checkpoint=place)
+    (folder / "2.csv").write_text((folder / "1.csv").read_text())
+    for more in ({"log": ToyLog((31,))}, {"log": [Number(0, 1)] * 2}, {"log": tw.files(folder)}):
+        with pytest.raises(tw.CheckpointError, match="is finished"):
+            tw.run(flow, more, checkpoint=ck / type(more["log"]).__name__)
+    with pytest.raises(tw.CheckpointError, match="is finished"):  # it may have more later
+        tw.run(flow, {"log": ToyLog((30,), follow=True)}, checkpoint=ck / "ToyLog")
 
 
 def test_hosts_that_cannot_take_over(tmp_path: Path) -> None:

@@ -342,3 +342,48 @@ def test_the_default_collects() -> None:
         with opened([sink], chosen):
             kept.write(chunk_of(ROWS))
         assert [row for chunk in kept.chunks for row in chunk.rows()] == ROWS
+
+
+# -- outputs among the inputs -----------------------------------------------------------------------------
+
+
+def test_outputs_among_the_inputs(tmp_path: Path) -> None:
+    """A sink that is, holds or lies in what a source reads is refused before anything is written, in every host."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("a,b\n1,a\n")
+    (tmp_path / "link").symlink_to(folder)
+    before = (folder / "a.csv").read_bytes()
+    one = folder / "a.csv"
+    refused: list[tuple[Any, Any, str]] = [
+        (one, one, "is what source"),
+        (tmp_path / "link" / "a.csv", one, "is what source"),
+        (folder, folder / "out.csv", "lies in"),
+        (f"{folder}/*.csv", folder / "b.csv", "is among"),
+        (f"{tmp_path}/*", folder / "b.csv", "is among"),
+        (f"{tmp_path}/**/*.csv", tmp_path / "x" / "b.csv", "is among"),
+    ]
+    for read, written, said in refused:
+        inputs = {"pairs": tw.files(read, "csv", recursive=True)}
+        with pytest.raises(tw.BuildError, match=f"sink 'out': .* {said}"):
+            tw.run(flow_of("out"), inputs, {"out": tw.to_files(written, "csv")})
+        with pytest.raises(tw.BuildError, match="sink 'out': "):
+            tw.run(
+                flow_of("out"), inputs, {"out": tw.to_files(written, "csv")},
+                checkpoint=tmp_path / "state",
+            )  # fmt: skip
+        with pytest.raises(tw.BuildError, match=f"sink 'out': .* {said}"):
+            tw.spark.start(flow_of("out"), inputs, {"out": tw.spark.csv(written)})
+    with pytest.raises(tw.BuildError, match=r"holds .*a\.csv, which source 'pairs' reads"):
+        tw.spark.start(flow_of("out"), {"pairs": tw.files(one)}, {"out": tw.spark.csv(folder)})
+    assert one.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "link"]
+    for read, written in (
+        (one, folder / "b.csv"),
+        (f"{folder}/a*.csv", folder / "b.csv"),
+        (f"{tmp_path}/**/a*.csv", folder / "b.csv"),
+    ):
+        tw.run(
+            flow_of("out"), {"pairs": tw.files(read, "csv")}, {"out": tw.to_files(written, "csv")}
+        )
+        assert (folder / "b.csv").exists()

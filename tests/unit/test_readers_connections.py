@@ -142,7 +142,7 @@ def test_json_and_text() -> None:
     assert [position for position, _ in bad] == [2]
     good, bad = read([b"one\n\xff\n", b"x" * 30 + b"\n"], Line, ReadOptions(format="text"))
     assert good == [(1, "one", 1, "here")]
-    assert bad == [(2, "not UTF-8"), (3, "longer than 20 bytes")]
+    assert bad == [(2, "not UTF-8; convert it to UTF-8"), (3, "longer than 20 bytes")]
 
 
 def test_formats_that_do_not_fit() -> None:

@@ -88,10 +88,13 @@ def test_csv_bad_rows_name_column_type_and_value(tmp_path: Path) -> None:
     parts = read(path, Pair, CSV)
     assert good(parts) == [(1, "x"), (7, "ok")]
     assert bad(parts) == [
-        (3, "a: expected int, got '' (not an integer)"),
+        (
+            3,
+            "a: expected int, got '' (not an integer; an empty cell is None where the field is int | None)",
+        ),
         (4, "1 cell, expected 2"),
         (5, "3 cells, expected 2"),
-        (6, "b: expected str, got '\ufffd' (not UTF-8)"),
+        (6, "b: expected str, got '\ufffd' (not UTF-8; convert it to UTF-8)"),
         (7, "text after a closing quote"),
         (8, "a quote inside a cell that does not start with one"),
         (10, "a: expected int, got '0x1F' (not an integer)"),
@@ -264,7 +267,7 @@ def test_text_fields(tmp_path: Path) -> None:
     path.write_bytes(b"x\r\n\n\xff\n")
     parts = read(path, Full, TEXT)
     assert good(parts) == [(1, str(path), "x"), (2, str(path), "")]
-    assert bad(parts) == [(3, "not UTF-8")]
+    assert bad(parts) == [(3, "not UTF-8; convert it to UTF-8")]
     assert good(read(path, Bytes, TEXT)) == [(b"x", 1), (b"", 2), (b"\xff", 3)]
     with pytest.raises(DataError, match=r"not user: int"):
         read(path, Wrong, TEXT)
@@ -384,7 +387,7 @@ def test_old_parquet_times_of_every_year(tmp_path: Path) -> None:
             b"1,x\n2,y\n",
             r"column a missing \(found 1, x\).*; if the first row is no header, set header=False",
         ),
-        (b"a;b\n1;x\n", r"column a missing \(found a;b\).*; set delimiter=';'"),
+        (b"a;b\n1;x\n", r"column a missing \(found a;b\); [^;]* needs it; set delimiter=';'"),
         (b"a\tb\n1\tx\n", r"column a missing .*; set delimiter='\\t'"),
         (b"a, b\n1, x\n", r"column b missing \(found  b\).*; names={'b': ' b'} on the source"),
         (b"A,b\n1,x\n", r"column a missing \(found A\).*; names={'a': 'A'} on the source"),
@@ -408,7 +411,13 @@ def test_csv_headers_of_every_day(body: bytes, said: str, tmp_path: Path) -> Non
         ("csv", b'"a","b"\n1,"x\r\ny"\n', [(1, "x\r\ny")], []),
         ("csv", b"a,b,\n1,x,\n", [(1, "x")], []),
         ("csv", b"a,b\n1,x,\n", [], ["3 cells, expected 2"]),
-        ("csv", b"a,b\n1,\xe9\n2,y\n", [(2, "y")], ["not UTF-8"]),
+        ("csv", b"a,b\n1,\xe9\n2,y\n", [(2, "y")], ["not UTF-8; convert it to UTF-8"]),
+        (
+            "csv",
+            b"a,b\n,x\n",
+            [],
+            ["not an integer; an empty cell is None where the field is int | None"],
+        ),
         ("csv", b'a,b\n"1,000",x\n', [], ["not an integer"]),
         ("json", b'\xef\xbb\xbf{"a":1,"b":"x"}\r\n', [(1, "x")], []),
         ("json", b'[{"a":1,"b":"x"},\n', [], ["each line must be one whole object"]),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 import typer
 
-from thalweg.checkpoint.paths import resolve
+from thalweg.checkpoint.paths import is_here, resolve
 from thalweg.checks import meant
 from thalweg.connectors.files import BELOW, FORMATS, nothing_at
 from thalweg.connectors.readers import Format, ReadOptions, list_files
@@ -228,6 +229,15 @@ def extension_of(path: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
+def _discard(given: Given) -> Given:
+    if given.options or given.format:
+        raise typer.BadParameter(
+            f"{given.name}: discard has no format and no options; a folder of this name is ./discard",
+            param_hint="--output",
+        )
+    return dataclasses.replace(given, format="discard")
+
+
 def _console(given: Given) -> Given:
     for key in given.options:
         if key != "max_rows":
@@ -245,6 +255,8 @@ def _console(given: Given) -> Given:
 def _output(given: Given) -> Given:
     if given.path == "console":
         return _console(given)
+    if given.path == "discard":
+        return _discard(given)
     given = _described(given, "--output")
     if given.described is not None:
         return given
@@ -253,8 +265,14 @@ def _output(given: Given) -> Given:
     format = given.format or _EXTENSIONS.get(end, end if end.isalpha() else "parquet")
     if format not in _OUTPUT_FORMATS:
         raise typer.BadParameter(
-            f"{given.name}: format is one of {', '.join(_OUTPUT_FORMATS)}, or the path is console;"
+            f"{given.name}: format is one of {', '.join(_OUTPUT_FORMATS)}, or the path is console or discard;"
             f" not {format!r}{'' if given.format else f' (the path is {given.path}: add ,format=)'}",
+            param_hint="--output",
+        )
+    if is_here(given.path) and os.path.isfile(resolve(given.path)[1]):
+        raise typer.BadParameter(
+            f"{given.name}: {given.path} is a file, and an output is a folder with a folder for each batch;"
+            " name another, or move the file",
             param_hint="--output",
         )
     if given.options:

@@ -24,8 +24,10 @@ from thalweg.checkpoint.paths import is_here, resolve
 from thalweg.cli.arguments import Given
 from thalweg.cli.interrupts import interrupts
 from thalweg.cli.progress import Display, embedded_line
+from thalweg.cli.waiting import tell_waiting
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors.shown import shown_table
+from thalweg.connectors.sinks import DiscardSink
 from thalweg.connectors.written.batch_folders import batch_folder, batches_in
 from thalweg.embedded.entry import host_of
 from thalweg.embedded.flow_run import FlowRun
@@ -35,6 +37,7 @@ from thalweg.flow.flow import Flow
 from thalweg.flow.operators.nodes import Sink
 from thalweg.metrics import serve_metrics
 from thalweg.page import Shown, serve_page
+from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
 
 #: How often the run is looked at, and how often it is said how it goes, seconds.
@@ -86,7 +89,7 @@ def why_not(
         if not is_here(one.path):
             yield f"--input {name}: {one.path} is not on a disk of this machine"
     for name, one in outputs.items():
-        if one.format != "console" and one.described is None:
+        if _is_folder(one):
             why_not = _why_not_in_batches if asked.checkpoint else _why_not_written
             yield from (f"--output {name}: {why}" for why in why_not(one))
 
@@ -190,13 +193,15 @@ def _run_on_checkpoint(
         _follow(run, display, end, asked)
         counts = run.result().counts
     _show(sinks)
+    if asked.once and not asked.drain:
+        tell_waiting(make_plan(flow), counts, asked.checkpoint, is_kept=True)
     return counts
 
 
 def _sinks(flow: Flow, given: Mapping[str, Any]) -> dict[str, Any]:
     """The sinks of all outputs; rows of those that nobody asked for are let go."""
     nodes = (node for node in flow.nodes if isinstance(node, Sink))
-    return {node.name: given.get(node.name) or Uncollected() for node in nodes}
+    return {node.name: given.get(node.name) or DiscardSink() for node in nodes}
 
 
 def _show(sinks: Mapping[str, Any]) -> None:
@@ -209,6 +214,8 @@ def _batch_sink(given: Given, asked: Asked) -> Any:
     """An output that gets the rows of batch after batch."""
     if given.described is not None:
         return given.described
+    if given.format == "discard":
+        return DiscardSink()
     if given.format == "console":
         most = given.options.get("max_rows", 20)
         return TerminalSink(most) if asked.once else BatchesOnTerminal(most)
@@ -232,7 +239,7 @@ def _served(run: FlowRun, asked: Asked) -> Iterator[None]:
 
 
 def _is_folder(given: Given) -> bool:
-    return given.format != "console" and given.described is None
+    return given.format not in ("console", "discard") and given.described is None
 
 
 def _remove_empty(outputs: Mapping[str, Given]) -> None:
@@ -267,6 +274,8 @@ def _source(given: Given, *, follow: bool = False) -> Any:
 def _sink(given: Given) -> Any:
     if given.described is not None:
         return given.described
+    if given.format == "discard":
+        return DiscardSink()
     if given.format == "console":
         return TerminalSink(given.options.get("max_rows", 20))
     compression = next((str(v).lower() for k, v in given.options.items()), "none")
@@ -284,19 +293,6 @@ def _refuse_used_folders(outputs: Mapping[str, Given]) -> None:
                 f"Delete it (rm -r {shlex.quote(one.path)}) to have it written anew, name another output folder, or"
                 " add --checkpoint FOLDER from the first run on: then the next one goes on where that one stopped."
             )
-
-
-class Uncollected:
-    """Lets the rows of a sink go that nobody asked for; the engine has counted them."""
-
-    def open(self, sink: Sink) -> None:
-        pass
-
-    def write(self, chunk: Chunk) -> None:
-        pass
-
-    def close(self, *, failed: bool) -> None:
-        pass
 
 
 class TerminalSink:

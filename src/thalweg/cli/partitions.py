@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from thalweg.brief import counted
-from thalweg.cli.arguments import read_inputs
+from thalweg.cli.arguments import Given, read_inputs
 from thalweg.cli.loading import load_flow
 from thalweg.cli.locality import rows_of
 from thalweg.errors import BuildError
-from thalweg.plan.plan import make_plan
+from thalweg.plan.plan import Plan, make_plan
 from thalweg.printing import Table, Terminal
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def plan(
         raise BuildError(
             f"flow {flow.name!r} has no operator by key, so there are no partitions to plan"
         )
-    given = rows_of(made, read_inputs(source, made.sources))
+    given = rows_of(made, _inputs(source, made))
     rows = {name: list(itertools.islice(one, sample)) for name, one in given.items()}
     typer.echo(
         f"a sample of {counted(sum(map(len, rows.values())), 'row')}: counted, and run to see what it costs",
@@ -61,6 +61,16 @@ def plan(
     for operator in found.operators:
         _show(operator)
     _say_options(found)
+
+
+def _inputs(given: Sequence[str], plan: Plan) -> Mapping[str, Given]:
+    """The inputs, which stand here without an option's name."""
+    try:
+        return read_inputs(given, plan.sources)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(
+            error.message.replace("--input ", ""), param_hint="SOURCE"
+        ) from None
 
 
 def _show(one: OperatorPartitions) -> None:

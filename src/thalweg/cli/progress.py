@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from thalweg.brief import counted
+from thalweg.flow.operators.nodes import Sink
 from thalweg.plan.plan import Plan
 from thalweg.printing import Table, Terminal, say
 from thalweg.snapshot import Snapshot
@@ -122,15 +123,19 @@ def embedded_line(progress: Snapshot) -> str:
     )
 
 
-def totals_table(plan: Plan, counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """Rows in, out, late and rejected by operator, in the order of the flow."""
+def totals_table(
+    plan: Plan, counts: Mapping[str, Mapping[str, int]], unwritten: Collection[str] = ()
+) -> Table:
+    """Rows in, out, late and rejected by operator, in the order of the flow; out of a sink is what it wrote."""
     out = Table("rows since the beginning")
     out.column("operator")
     for what in COUNTS:
         out.column(what, right=True, wraps=False)
     names = collections.Counter(node.name for node in plan.nodes)
     for node in plan.nodes:
-        mine = counts.get(node.label, {})
+        mine = dict(counts.get(node.label, {}))
+        if isinstance(node, Sink) and node.name not in unwritten:
+            mine["out"] = mine.get("in", 0)
         shown = node.label if names[node.name] > 1 else node.name
         out.row(shown, *[f"{mine.get(what, 0):,}" for what in COUNTS])
     return out

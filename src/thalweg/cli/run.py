@@ -18,7 +18,10 @@ from thalweg.cli.interrupts import interrupts
 from thalweg.cli.loading import load_flow
 from thalweg.cli.local import Asked, refuse_local, run_local, why_not
 from thalweg.cli.progress import Display, open_display, totals_table
+from thalweg.cli.unwritten import refuse_unwritten, tell_unwritten, unwritten
+from thalweg.cli.waiting import tell_waiting
 from thalweg.flow.flow import Flow
+from thalweg.metrics import address_of
 from thalweg.page import asked_page
 from thalweg.plan.plan import make_plan
 from thalweg.printing import Terminal, say
@@ -46,8 +49,9 @@ Input = Annotated[
 Output = Annotated[
     list[str],
     typer.Option(
-        "--output", metavar="[SINK=]PATH[,format=F]|ADDRESS|console",
-        help="Where a sink writes: a folder (parquet, json or csv), an address such as delta:PATH, or the terminal.",
+        "--output", metavar="[SINK=]PATH[,format=F]|ADDRESS|console|discard",
+        help="Where a sink writes: a folder (parquet, json or csv), an address such as delta:PATH, or the terminal;"
+        " discard: nowhere. With --checkpoint each sink needs one.",
     ),
 ]  # fmt: skip
 
@@ -113,6 +117,7 @@ def run(
         raise typer.BadParameter("--drop needs --checkpoint FOLDER, whose state it gives up")
     plan = make_plan(flow)
     inputs, outputs = read_inputs(input, plan.sources), read_outputs(output, plan.sinks)
+    refuse_unwritten(outputs, plan.sinks, checkpoint)
     asked = Asked(
         checkpoint, trigger, once=once, drain=drain, master=master, slots=slots, metrics=metrics,
         page=page_at or page, control=control,
@@ -120,9 +125,12 @@ def run(
     if control and not asked.page:
         raise typer.BadParameter("--control is about the page: add --page")
     asked_page("run", asked.page, control)
+    if metrics:
+        address_of(metrics)
     when = "" if engine == "local" else _trigger(asked)
     on_console = any(one.format == "console" for one in outputs.values())
     display = open_display(verbose=verbose, live=not on_console)
+    tell_unwritten(outputs, plan.sinks)
     try:
         if _is_local(engine, asked, inputs, outputs, display):
             counts = run_local(flow, inputs, outputs, display, asked)
@@ -130,7 +138,7 @@ def run(
             counts = _run_on_spark(flow, inputs, outputs, asked, when, display, drop or ())
     finally:
         display.close()
-    Terminal().print(totals_table(plan, counts))
+    Terminal().print(totals_table(plan, counts, unwritten(outputs, plan.sinks)))
 
 
 def _is_local(
@@ -193,6 +201,8 @@ def _run_on_spark(
         if query.metrics is not None:
             say(f"metrics: {query.metrics.url}")
         follow(query, display)
+        if asked.once and not asked.drain:
+            tell_waiting(make_plan(flow), query.counts, folder, is_kept=bool(asked.checkpoint))
     return query.counts
 
 
@@ -259,6 +269,7 @@ def spark_sinks(outputs: Mapping[str, Given]) -> dict[str, Any]:
         if one.format == "console"
         else make[one.format](one.path, **one.options)
         for name, one in outputs.items()
+        if one.format != "discard"
     }
 
 

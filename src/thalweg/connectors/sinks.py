@@ -42,6 +42,19 @@ class CollectSink(RowSink):
         pass
 
 
+class DiscardSink(RowSink):
+    """Lets the rows of a sink go that nobody asked for; the engine has counted them."""
+
+    def open(self, sink: Sink) -> None:
+        pass
+
+    def write(self, chunk: Chunk) -> None:
+        pass
+
+    def close(self, *, failed: bool) -> None:
+        pass
+
+
 class EachSink(RowSink):
     """Calls a function with each record; made by :func:`each`."""
 

@@ -25,6 +25,7 @@ from thalweg.connectors import (
 )
 from thalweg.connectors.contracts import Feed
 from thalweg.connectors.names import check_names
+from thalweg.connectors.own_input import refuse_own_input
 from thalweg.embedded.by_column import by_column
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.feeding import Event, Feeding
@@ -129,6 +130,7 @@ class FlowHost:
         self._sources = {s.name: as_source(s.name, inputs[s.name]) for s in plan.sources}
         refuse_unknown_lanes(plan, self._sources)
         self._sinks = choose_sinks(plan.flow, plan.sinks, sinks)
+        refuse_own_input(inputs, self._sinks)
         self._began = self._entered = time.monotonic_ns()
         #: a sink's calls come one at a time
         self._latency = {sink.name: LatencyHistogram() for sink in plan.sinks}

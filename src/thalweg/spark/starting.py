@@ -10,6 +10,7 @@ from typing import Any, Literal
 from thalweg.checkpoint.hosts.evolution import require_evolution
 from thalweg.checks import known_keywords, names_of
 from thalweg.connectors.logs import Log
+from thalweg.connectors.own_input import refuse_own_input
 from thalweg.engine.contract import CHUNK_ROWS
 from thalweg.errors import BuildError
 from thalweg.flow.flow import Flow
@@ -114,6 +115,7 @@ def start(
     check_targets(plan.sinks, sinks)
     check_folders(checkpoint=checkpoint, state=state)
     refuse_inside(sinks, checkpoint=checkpoint, state=state)
+    refuse_own_input(inputs, sinks)
     for what, number in {"slots": slots, "threads": threads}.items():
         elastic(what, number)
     streaming = io.is_streaming(inputs)

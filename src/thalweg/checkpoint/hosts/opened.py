@@ -106,5 +106,6 @@ def require_unfinished(latest: CommitRecord | None, location: str) -> None:
     if latest is not None and latest.finished:
         raise CheckpointError(
             f"the checkpoint {location} is finished: its input was drained in batch {latest.batch}.\n"
-            "Start with a new checkpoint folder to process more."
+            'Start with a new checkpoint folder to process more; a run with end="keep" (thalweg run without --drain)'
+            " leaves its checkpoint open for later rows."
         )

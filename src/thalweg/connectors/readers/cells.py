@@ -128,8 +128,17 @@ def cell_parser(kind: FieldType, options: ReadOptions) -> Callable[[bytes], Any]
         try:
             text = cell.decode("utf-8")
         except UnicodeDecodeError:
-            raise Unfit("not UTF-8") from None
-        return None if text in nulls else parse(text)
+            raise Unfit("not UTF-8; convert it to UTF-8") from None
+        if text in nulls:
+            return None
+        try:
+            return parse(text)
+        except Unfit as error:
+            if text == "" and not kind.optional and "" in options.null_values:
+                raise Unfit(
+                    f"{error}; an empty cell is None where the field is {kind} | None"
+                ) from None
+            raise
 
     return parse_cell
 

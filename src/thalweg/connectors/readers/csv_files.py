@@ -66,6 +66,12 @@ def layout(where: str, header: list[str] | None, schema: Schema, options: ReadOp
                 f"{where}: CSV cannot hold {field.name}: {field.type}; use JSON or Parquet"
             )
     names = list(schema.columns) if header is None else header
+    if delimiter := _other_delimiter(names, schema, options):
+        # Before all else: names= would be of no use.
+        raise DataError(
+            f"{where}: column {schema.columns[0]} missing (found {', '.join(names[:20])}); {schema} needs it"
+            f"; set delimiter={delimiter!r}"
+        )
     try:
         places = find_columns(where, names, schema)
     except DataError as error:
@@ -76,13 +82,20 @@ def layout(where: str, header: list[str] | None, schema: Schema, options: ReadOp
     return Layout(schema, options, marks, len(names), places, parsers, extra)
 
 
-def _header_hint(names: list[str], schema: Schema, options: ReadOptions) -> str:
-    """What to do when the header has none of the record's names."""
+def _other_delimiter(names: list[str], schema: Schema, options: ReadOptions) -> str:
+    """By which delimiter the header would have all of the record's names, where it has none now; empty: by none."""
     if not options.header or set(names) & set(schema.columns):
         return ""
     for delimiter in ";\t|,":
         if set(schema.columns) <= {name.strip() for one in names for name in one.split(delimiter)}:
-            return f"; set delimiter={delimiter!r}"
+            return delimiter
+    return ""
+
+
+def _header_hint(names: list[str], schema: Schema, options: ReadOptions) -> str:
+    """What to do when the header has none of the record's names."""
+    if not options.header or set(names) & set(schema.columns):
+        return ""
     return "; if the first row is no header, set header=False"
 
 

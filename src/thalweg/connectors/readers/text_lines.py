@@ -71,7 +71,7 @@ def parse_text(
         for row, text in enumerate(texts.to_pylist()):
             if not is_utf8(text):
                 good[row] = False
-                bad.append(bad_row(int(numbers[row]), "not UTF-8", text))
+                bad.append(bad_row(int(numbers[row]), "not UTF-8; convert it to UTF-8", text))
         texts, numbers = texts.filter(pa.array(good)), numbers[good]
     part = _part(texts if raw else texts.view(pa.string()), numbers, path, schema, options)
     part.bad.extend(bad)

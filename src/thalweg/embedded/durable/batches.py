@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import logging
 import threading
 import time
 import uuid
@@ -24,7 +25,7 @@ from thalweg.checkpoint import cleaning
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import INPUTS, QUERY, CheckpointHistory
 from thalweg.checkpoint.hosts import planned
-from thalweg.checkpoint.hosts.opened import OpenCheckpoint
+from thalweg.checkpoint.hosts.opened import OpenCheckpoint, require_unfinished
 from thalweg.checkpoint.hosts.planned import Planned
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.checkpoint.store import SegmentPlace
@@ -41,6 +42,7 @@ from thalweg.slots.routes import SlotRoutes
 from thalweg.slots.slot_state import Before, HeldEngine, clocks_of, resume
 from thalweg.snapshot import BatchParts
 
+_LOG: Final = logging.getLogger("thalweg")
 #: A batch ends early where so many bytes of rows for sinks have gathered: at the first number as soon as commits take a
 #: small share of the time, at the second at once.
 _MANY_BYTES, _MOST_BYTES = 96 << 20, 256 << 20
@@ -127,7 +129,8 @@ class DurableBatches:
         #: the last batches
         self.recent: collections.deque[BatchParts] = collections.deque(maxlen=RECENT)
         try:
-            self._begin(said.get("over", []))
+            # Of a finished one nothing goes on: it is only looked whether an input has more.
+            self._begin([] if latest is not None and latest.finished else said.get("over", []))
         except BaseException:
             self.close()
             raise
@@ -162,10 +165,27 @@ class DurableBatches:
         self._reading.close()
 
     def go_on(self, stop: Stop) -> None:
-        """Batch after batch, until the inputs end or the run is stopped."""
+        """Batch after batch, until the inputs end or the run is stopped; none where all was done by a run before.
+
+        Raises:
+            CheckpointError: the checkpoint is finished, and there are more rows.
+        """
+        if self._latest is not None and self._latest.finished:
+            self._require_no_more(self._latest)
+            return
         while not self._work.halted.is_set():
             if self._run_batch(stop) or (stop.is_set() and self._plan is None):
                 return
+
+    def _require_no_more(self, latest: CommitRecord) -> None:
+        """A restart behind the last commit, such as after a kill, has nothing to do."""
+        location = self._store.location
+        if self._reading.has_more():
+            require_unfinished(latest, location)
+        _LOG.warning(
+            "the checkpoint %s is finished and its inputs have no further rows: there is nothing to do, and all of the"
+            " output was given before", location,
+        )  # fmt: skip
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Counts of all runs, with those of the batch that is read now; from any thread."""

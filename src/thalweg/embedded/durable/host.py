@@ -13,7 +13,7 @@ import pyarrow as pa
 from thalweg.checkpoint import manifest as manifests
 from thalweg.checkpoint import record as records
 from thalweg.checkpoint.history import require_files, require_ours
-from thalweg.checkpoint.hosts.evolution import go_on, meaning_of
+from thalweg.checkpoint.hosts.evolution import evolution_of, go_on, meaning_of
 from thalweg.checkpoint.hosts.handing_over import is_of_process, to_process
 from thalweg.checkpoint.hosts.opened import OpenCheckpoint, open_checkpoint, require_unfinished
 from thalweg.checkpoint.hosts.snapshot_file import snapshot_file
@@ -22,6 +22,7 @@ from thalweg.checkpoint.paths import join, list_files
 from thalweg.checkpoint.record import CommitRecord
 from thalweg.connectors import as_source
 from thalweg.connectors.contracts import Stop
+from thalweg.connectors.own_input import refuse_own_input
 from thalweg.connectors.written.known_places import tell_moved
 from thalweg.embedded.dropped import tell_dropped
 from thalweg.embedded.durable.batches import BatchWork, Durable, DurableBatches, query_of
@@ -77,6 +78,7 @@ class DurableHost:
             _refuse_unknown_lanes(plan)
         outputs = DurableOutputs(plan, sinks)
         outputs.refuse_inside(durable.checkpoint)
+        refuse_own_input(inputs, outputs.targets)
         rows = CHUNK_ROWS if chunk_rows is None else chunk_rows
         prepared = prepare(plan)
         engine, pass_by = engine_of(prepared, inputs, chunk_rows=chunk_rows, threads=threads)
@@ -213,7 +215,7 @@ class DurableHost:
         """The newest record, of a checkpoint that can be gone on with; whether it fits the flow is looked at then.
 
         Raises:
-            CheckpointError: it is finished, or damaged.
+            CheckpointError: it is finished, and the flow is another; or damaged.
         """
         fs, root = store.fs, store.root
         if manifests.read(fs, root) is None:
@@ -226,9 +228,15 @@ class DurableHost:
             latest = to_process(spark, latest, list(before.sources) if before else [])
         if latest is not None:
             require_ours(latest, root, store.id, query_of(store, latest))
-            require_unfinished(latest, store.location)
+            if latest.finished and self._is_changed(store, latest):
+                require_unfinished(latest, store.location)
             require_files(fs, root, latest)
         return latest
+
+    def _is_changed(self, store: OpenCheckpoint, latest: CommitRecord) -> bool:
+        """Whether the flow is another than the one that finished; that is for a new checkpoint."""
+        found = evolution_of(store.fs, store.root, self.plan, latest)
+        return not is_of_process(latest) or any(one.kind != "same" for one in found.changes)
 
     def _batches_of(self, store: OpenCheckpoint, latest: CommitRecord | None) -> DurableBatches:
         drop = self._work.durable.drop

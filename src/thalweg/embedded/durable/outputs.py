@@ -13,6 +13,7 @@ from thalweg.checkpoint.paths import absolute
 from thalweg.columns.chunks import Chunk
 from thalweg.connectors import CollectSink, RowSink, choose_sinks, opened
 from thalweg.connectors.embedded.target_sink import TargetSink
+from thalweg.connectors.sinks import DiscardSink
 from thalweg.connectors.target_writes import TargetWrites
 from thalweg.connectors.targets import Target
 from thalweg.connectors.written.batch_files import BatchFiles, refuse_used
@@ -74,7 +75,7 @@ class DurableOutputs:
     def tell_repeats(self) -> None:
         """Says which sinks get the rows of a batch again after a crash."""
         for name, sink in self.others.items():
-            if not isinstance(sink, CollectSink):
+            if not isinstance(sink, (CollectSink, DiscardSink)):
                 what = getattr(sink, "made_by", type(sink).__name__)
                 _LOG.warning(
                     "sink %r: %s does not know batches: after a crash it may get the rows of the last one again",

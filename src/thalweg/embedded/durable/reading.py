@@ -91,6 +91,12 @@ class InputReading:
         """Where each input stands."""
         return {name: one.place for name, one in self._inputs.items()}
 
+    def has_more(self) -> bool:
+        """Whether an input has a row more, or may have one later; nothing can be read behind that look."""
+        return any(
+            one.live or next(iter(one.next(1)), None) is not None for one in self._inputs.values()
+        )
+
     def round(self) -> Iterator[Leaving]:
         """Reads some rows of each source whose turn it is; gives what leaves."""
         read: dict[str, Any] = {}
