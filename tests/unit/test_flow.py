@@ -131,6 +131,8 @@ REFUSED: list[tuple[Build, str]] = [
     # process
     (lambda f, s: s.key_by("key").process(lambda state, row: None, state=Total), r"<lambda> \(test_flow.py:\d+\) holds state .* name='...'"),
     (lambda f, s: s.key_by("key").process(add, state=Row), "operator 'add': state= wants a class declared with @tw.state, got .*Row"),
+    (lambda f, s: s.key_by("key").process(add, state=Total(n=5)), r"'add': state= wants the class Total, got an instance .* write state=Total\. .* n: int = 5"),
+    (lambda f, s: s.process(add, state=Total()), "'add': state= wants the class Total, got an instance of it"),
     (lambda f, s: s.key_by("key").process(same, state=Total), r"same \(test_flow.py:\d+\) is called with \(state, row\)"),
     (lambda f, s: s.key_by("key").process(arm, state=Timed), "'arm': state Timed has a timer, but there is no on_timer="),
     (lambda f, s: s.key_by("key").process(add, state=Total, on_timer=fire), r"'add': fire \(test_flow.py:\d+\) .* no timer; add a field timer: tw.Timer"),

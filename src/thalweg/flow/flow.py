@@ -19,6 +19,7 @@ from thalweg.checks import (
     require_text,
 )
 from thalweg.errors import BuildError
+from thalweg.flow.blocks import Block
 from thalweg.flow.coroutine_verb import check_times, coroutine_node
 from thalweg.flow.feedback import Feedback
 from thalweg.flow.fields.field_types import FieldType
@@ -107,6 +108,8 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs, Guessable):
         #: and by which threads they are run
         self._regions: dict[int, Region] = {}
         self._region_count = 0
+        #: of ``tags`` and ``threading``, those that nobody has entered
+        self._blocks: list[Block] = []
 
     @property
     def nodes(self) -> tuple[Node, ...]:

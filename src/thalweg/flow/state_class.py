@@ -270,6 +270,16 @@ def state_spec(cls: Any) -> StateSpec:
     schema = getattr(cls, _STATE, None)
     if not isinstance(schema, Schema):
         raise SchemaError(f"state= wants a class declared with @tw.state, got {cls!r}")
+    if not isinstance(cls, type):
+        field = next((f for f in schema.fields if getattr(cls, f.name) != f.default), None)
+        said = (
+            "" if field is None else f", {field.name}: {field.type} = {getattr(cls, field.name)!r}"
+        )
+        name = schema.name
+        raise SchemaError(
+            f"state= wants the class {name}, got an instance of it, {cls!r}; write state={name}. A new key starts with"
+            f" the defaults of the class, so what it starts with stands there{said}"
+        )
     return StateSpec(schema, cls)
 
 
