@@ -68,6 +68,39 @@ def add(state: Total, row: Row) -> Row:
     return row
 
 
+class Wide(NamedTuple):
+    key: int
+    more: int
+
+
+def swapped(row: Row, state: Total) -> Row:
+    return row
+
+
+def late_state(key: int, state: Timed, time: int) -> Row | None:
+    return None
+
+
+def of_other(other: Wide) -> Row | None:
+    return None
+
+
+def of_other_gap(other: Wide) -> int:
+    return 1
+
+
+def add_first(state: Total) -> Row | None:
+    return None
+
+
+def of_int(n: int) -> bool:
+    return n > 0
+
+
+def part_of(row: Other) -> Other:
+    return Other(row.key)
+
+
 def arm(state: Timed, row: Row) -> Row | None:
     return None
 
@@ -132,6 +165,15 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: s.key_by("key").process(lambda state, row: None, state=Total), r"<lambda> \(test_flow.py:\d+\) holds state .* name='...'"),
     (lambda f, s: s.key_by("key").process(add, state=Row), "operator 'add': state= wants a class declared with @tw.state, got .*Row"),
     (lambda f, s: s.key_by("key").process(add, state=Total(n=5)), r"'add': state= wants the class Total, got an instance .* write state=Total\. .* n: int = 5"),
+    (lambda f, s: s.key_by("key").process(swapped, state=Total), r"swapped \(test_flow.py:\d+\) is called with \(state, row\), and its parameter 'row', in the place of state, is annotated Row, but the state is Total"),
+    (lambda f, s: s.key_by("key").process(arm, state=Timed, on_timer=late_state), "parameter 'key', in the place of state, is annotated int"),
+    (lambda f, s: s.map(of_other), r"of_other \(test_flow.py:\d+\) .* 'other', in the place of row, is annotated Wide, but the rows are Row, without 'more'; annotate it Row"),
+    (lambda f, s: s.map(add_first), "'state', in the place of row, is annotated Total, which is a state class"),
+    (lambda f, s: s.filter(of_int), "'n', in the place of row, is annotated int, but it is a Row"),
+    (lambda f, s: s.key_by(of_other), "key_by.*'other', in the place of row, is annotated Wide"),
+    (lambda f, s: s.key_by("key").sessions(of_other_gap, n=tw.agg.count()), "'other', in the place of row"),
+    (lambda f, s: s.key_by("key").window("1 s", n=tw.agg.count(where=of_other_gap)), "'other', in the place of row"),
+    (lambda f, s: s.map_batches(same), "'row', in the place of batch, is annotated Row, but it is a pyarrow.RecordBatch"),
     (lambda f, s: s.process(add, state=Total()), "'add': state= wants the class Total, got an instance of it"),
     (lambda f, s: s.key_by("key").process(same, state=Total), r"same \(test_flow.py:\d+\) is called with \(state, row\)"),
     (lambda f, s: s.key_by("key").process(arm, state=Timed), "'arm': state Timed has a timer, but there is no on_timer="),
@@ -181,6 +223,16 @@ def test_refused(build: Build, words: str) -> None:
     assert re.search(words, text, re.DOTALL), text
     assert isinstance(caught.value, tw.ThalwegError)
     assert len(text.splitlines()) <= 10
+
+
+def test_a_parameter_may_be_a_part_of_the_row() -> None:
+    """A record whose fields the rows have all fits them, as do unions, bases and no annotation."""
+    flow = tw.Flow("f")
+    source = flow.source("in", Row, order_by="ts")
+    source.map(part_of).sink("part")
+    source.map(lambda row: Other(row.key), into=Other).map(part_of).sink("plain")
+    got = tw.run(flow, {"in": [Row(1, 2, "a", [])]})
+    assert got["part"] == got["plain"] == [Other(2)]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", 5])

@@ -36,7 +36,7 @@ from thalweg.flow.operators.arguments import (
 )
 from thalweg.flow.operators.built_in import Pack
 from thalweg.flow.operators.combining import refusal
-from thalweg.flow.operators.functions import Function, check_arguments, check_parameters
+from thalweg.flow.operators.functions import Function, check_arguments
 from thalweg.flow.operators.idle import GivenIdle, idle_of_order
 from thalweg.flow.operators.nodes import (
     Compile,
@@ -48,6 +48,7 @@ from thalweg.flow.operators.nodes import (
     Sink,
     Union,
 )
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
 from thalweg.flow.stateless import StatelessVerbs
@@ -354,7 +355,7 @@ class Stream(
         if len(keys) > 1:
             raise BuildError("key_by takes field names, or one function alone")
         made = Function.of(keys[0], "key_by")
-        check_parameters(made, "key_by", ["row"])
+        check_takes(made, "key_by", {"row": self.schema})
         field = key_field(made, into)
         return Key((field,), made.adapted(Adapter((self.schema.whole,), field.type)), buckets)
 
