@@ -127,7 +127,7 @@ COUNT = {"n": tw.agg.count()}
 #: (what is built, words that the message must have); where a function is at fault, its place is among them.
 REFUSED: list[tuple[Build, str]] = [
     # sources
-    (lambda f, s: f.source("in", Row), "two operators are called 'in' .* source .* name="),
+    (lambda f, s: f.source("in", Row), "two operators are called 'in' .* source .* so call it something else$"),
     (lambda f, s: f.source("x", Row, order_by="nothing"), "Row has no field 'nothing'; it has ts, key"),
     (lambda f, s: f.source("x", Row, order_by="name"), "'x': order_by='name' is str; .* Timestamp or an int"),
     (lambda f, s: f.source("x", Row, lane="nothing"), "Row has no field 'nothing'"),
@@ -152,6 +152,8 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: s.map_batches(two_arguments), r"two_arguments \(test_flow.py:\d+\) is called with \(batch\)"),
     # keys
     (lambda f, s: s.key_by(), "key_by needs a field name, several, or a function"),
+    (lambda f, s: s.key_by(["key"]), r"key_by: .* one by one, got \['key'\]; write key_by\(\"key\"\)$"),
+    (lambda f, s: s.key_by(("key", "name")), r"write key_by\(\"key\", \"name\"\)$"),
     (lambda f, s: s.key_by("key", buckets=0), "key_by: buckets is a number from 1 to 65536, got 0"),
     (lambda f, s: s.key_by("key", buckets=True), "buckets is a number from 1 to 65536, got True"),
     (lambda f, s: s.key_by("nothing"), "Row has no field 'nothing'"),
@@ -181,7 +183,7 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: s.key_by("key").process(arm, state=Timed, on_timer=fire_without_key), r"fire_without_key \(test_flow.py:\d+\) is called with \(state, key, time\)"),
     (lambda f, s: s.process(arm, state=Timed, on_timer=fire), r"fire \(test_flow.py:\d+\) is called with \(state, time\)"),
     (lambda f, s: s.key_by("key").process(arm, state=Timed, on_timer=fire_other), r"'arm': process gives Row\(.*\), fire_other \(test_flow.py:\d+\) gives Other"),
-    (lambda f, s: (s.process(add, state=Total), s.process(add, state=Total)), "two operators are called 'add' .* stateful .* name="),
+    (lambda f, s: (s.process(add, state=Total), s.process(add, state=Total)), "two operators are called 'add' .* stateful .* give it another name"),
     (lambda f, s: f.source("x", Row).key_by("key").process(arm, state=Timed, on_timer=fire), "'arm' works by event time, .* order_by='<time field>'"),
     # windows, sessions, dedupe
     (lambda f, s: s.key_by("key").window("1 minute"), "'window': say what to compute, .* n=tw.agg.count"),

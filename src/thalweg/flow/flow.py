@@ -391,7 +391,12 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs, Guessable):
         if taken is not None:
             raise BuildError(
                 f"two operators are called {full!r} (the other is a {taken.kind.value} operator);"
-                f" this {what} keeps state or has an address under its name, so give it name="
+                f" this {what} keeps state or has an address under its name, so "
+                + (
+                    "call it something else"
+                    if what == "source"
+                    else "give it another name (name= of a verb)"
+                )
             )
         return full
 

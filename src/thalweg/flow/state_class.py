@@ -95,8 +95,14 @@ class StateSpec:
             try:
                 out.append(field.type.coerce(value))
             except TypeError as error:
-                raise TypeError(f"{self.name}.{field.name}: {error}") from None
+                raise TypeError(f"{self._told(field)}: {error}") from None
         return tuple(out)
+
+    def _told(self, field: Field) -> str:
+        """A field in the words of who wrote it: of an aggregate, the name that it was given."""
+        if self.cls.__module__ == __name__ and field.name.endswith("_"):
+            return f"the aggregate {field.name[:-1]!r}"
+        return f"{self.name}.{field.name}"
 
     def restore(self, values: Sequence[Any]) -> Any:
         """The state object that has these field values."""

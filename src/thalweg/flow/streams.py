@@ -230,7 +230,7 @@ class Stream(
                 raise refusal("key_by", "a function makes the key; put the key into a field by map")
             return KeyedStream(self, self._key_function(keys, buckets, into))
         for key in keys:
-            require_text("key_by", **{"each of the keys": key})
+            _require_name(key)
         if into is not None:
             raise BuildError("key_by: into is the type of a function's key; a field has its own")
         fields = tuple(self.schema.field(str(key)) for key in keys)
@@ -358,6 +358,16 @@ class Stream(
         check_takes(made, "key_by", {"row": self.schema})
         field = key_field(made, into)
         return Key((field,), made.adapted(Adapter((self.schema.whole,), field.type)), buckets)
+
+
+def _require_name(key: Any) -> None:
+    """Refuses what names no field; of a list of names it says how they are written."""
+    if isinstance(key, list | tuple) and key and all(isinstance(one, str) for one in key):
+        names = ", ".join(f'"{one}"' for one in key)
+        raise BuildError(
+            f"key_by: field names are given one by one, got {key!r}; write key_by({names})"
+        )
+    require_text("key_by", **{"each of the keys": key})
 
 
 class Deduped(Stream[Row]):

@@ -149,6 +149,8 @@ class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue], Gue
     def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped[Row]:
         """Drops a row if a kept row of its key came at most ``within`` before it (without ``within``: ever).
 
+        A row exactly ``within`` later is dropped. It counts from the kept row: rows that are dropped do not prolong it.
+
         Rows left out whose content differs from the kept row's go to ``.conflicts``. The event time is no content: not
         the field by which the source, or ``order_by``, sorted, nor one of its name and type that functions made since.
         """

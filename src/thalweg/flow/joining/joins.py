@@ -288,6 +288,7 @@ class JoinVerbs(Generic[Row]):
         require_text("gate", name=name)
         require_flag(f"operator {name!r}", opened=opened)
         user = Function.of(is_open, name, argument="is_open")
+        require_stream(f"operator {name!r}", switch=switch)
         check_takes(user, name, {"row": switch.schema})
         given = {
             "rows": self._me, "switch": require_stream(f"operator {name!r}", switch=switch),
