@@ -461,11 +461,15 @@ def test_accumulators_that_change_in_place() -> None:
         assert its[window.often] == max(its.values())
 
 
+class Valued(NamedTuple):
+    key: int
+    value: int
+
+
 def test_a_sum_beyond_64_bits_names_the_aggregate() -> None:
     """The message has the name that the sum was given, not that of a field of the library's state."""
-    record = NamedTuple("record", [("key", int), ("value", int)])
     flow = tw.Flow("beyond", compile="never")
-    by_key = flow.source("in", record, order_by="key").key_by("key")
+    by_key = flow.source("in", Valued, order_by="key").key_by("key")
     by_key.aggregate(total=tw.agg.sum("value")).sink("out")
-    with pytest.raises(tw.OperatorError, match="the aggregate 'total': expected int, .* 64 bits"):
-        tw.run(flow, {"in": [record(1, 2**62)] * 2})
+    with pytest.raises(tw.OperatorError, match=r"the aggregate 'total': expected int, .* 64 bits"):
+        tw.run(flow, {"in": [Valued(1, 2**62)] * 2})

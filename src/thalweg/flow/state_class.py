@@ -95,10 +95,10 @@ class StateSpec:
             try:
                 out.append(field.type.coerce(value))
             except TypeError as error:
-                raise TypeError(f"{self._told(field)}: {error}") from None
+                raise TypeError(f"{self.told(field)}: {error}") from None
         return tuple(out)
 
-    def _told(self, field: Field) -> str:
+    def told(self, field: Field) -> str:
         """A field in the words of who wrote it: of an aggregate, the name that it was given."""
         if self.cls.__module__ == __name__ and field.name.endswith("_"):
             return f"the aggregate {field.name[:-1]!r}"
