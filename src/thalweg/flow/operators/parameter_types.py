@@ -33,7 +33,7 @@ def check_takes(function: Function, operator: str, wanted: Mapping[str, Given]) 
 def check_annotations(function: Function, operator: str, wanted: Mapping[str, Given]) -> None:
     """The part of :func:`check_takes` that is about annotations."""
     for place, name in _placed(function, list(wanted)).items():
-        hint = _hints(function, operator).get(name)
+        hint: Any = _hints(function, operator).get(name)
         odd = _odd(hint, wanted[place])
         if odd:
             raise BuildError(
