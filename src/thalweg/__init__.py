@@ -104,8 +104,9 @@ _LAZY = {
 }
 
 
-#: Where they were in 0.1: they are functions of times.
-_MOVED = ("date", "hour", "text", "weekday")
+#: Where they were in 0.1: they are functions of times. ``hour`` is not among them any more, since who writes
+#: ``tw.hour(1)`` means a duration, and would get 0.
+_MOVED = ("date", "text", "weekday")
 
 
 def __dir__() -> list[str]:

@@ -111,6 +111,7 @@ GUESSES: Final[Mapping[str, Mapping[str, str]]] = {
             "testingsource fromlist fromcollection": "a list of rows as an input, tw.from_iterable, or tw.push_source()",
             "socket sockettextstream fromsocket": "tw.tcp_lines(host, port)",
             "valuestate mapstate liststate reducingstate state statefullogic statefulprocessor stateclass": _STATE,
+            "hour": 'tw.hours(1), or a text: "1 hour"; the hour of a time is tw.times.hour(time)',
             "minute": 'tw.minutes(1), or a text: "1 minute"', "second": 'tw.seconds(1), or a text: "1 second"',
             "day": 'tw.days(1), or a text: "1 day"', "timedelta interval time": 'tw.duration("1 minute"), or the text itself',
             "watermark watermarkstrategy withwatermark currentwatermark": _LATENESS,

@@ -459,3 +459,17 @@ def test_accumulators_that_change_in_place() -> None:
             r.name for r in given if r.ok and window.start <= r.ts < window.end
         )
         assert its[window.often] == max(its.values())
+
+
+class Valued(NamedTuple):
+    key: int
+    value: int
+
+
+def test_a_sum_beyond_64_bits_names_the_aggregate() -> None:
+    """The message has the name that the sum was given, not that of a field of the library's state."""
+    flow = tw.Flow("beyond", compile="never")
+    by_key = flow.source("in", Valued, order_by="key").key_by("key")
+    by_key.aggregate(total=tw.agg.sum("value")).sink("out")
+    with pytest.raises(tw.OperatorError, match=r"the aggregate 'total': expected int, .* 64 bits"):
+        tw.run(flow, {"in": [Valued(1, 2**62)] * 2})

@@ -121,6 +121,8 @@ def test_a_result_as_tables() -> None:
     rows = result["counted"]
     assert len(rows) == rows.table.num_rows == 28
     assert list(rows) == rows.rows == rows[:] == result.rows("counted")
+    assert rows == result.rows("counted") and rows == tuple(rows) and rows == result["counted"]
+    assert rows != result["large"] and rows != rows[1:] and rows != "rows"
     assert rows[0] == rows.rows[0] and list(result) == ["large", "counted"]
     assert "counted" in result and "count" not in result
     assert rows.to_polars()["n"].to_list() == rows.table["n"].to_pylist()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import random
 import re
+import time
+import uuid
 from typing import NamedTuple
 
 import pytest
@@ -116,8 +120,49 @@ time: one watermark: clicks by ts, lateness 2 minutes
 order: the output is that of a serial run. One slot keeps it by running in order; between slots
   rows carry the order key (time, operator, arrival or timer's key, places), by which each stage
   and each ordered sink merges
-parts whose output may differ from run to run: none
+parts whose output may differ from run to run: none, as far as can be seen in their code
 """
+
+
+def _helper() -> float:
+    return time.time()
+
+
+def by_helper(click: Click) -> bool:
+    return _helper() > 0
+
+
+def by_import(click: Click) -> bool:
+    from random import random as dice
+
+    return dice() > 0
+
+
+def by_seed(click: Click) -> bool:
+    return random.Random(click.user).random() > click.ts and str(time) != ""
+
+
+def by_name(click: Click) -> bool:
+    return bool(time.strptime("1", "%M")) and datetime.datetime.fromtimestamp(0, None) is not None
+
+
+def test_functions_of_chance_and_clock_are_named() -> None:
+    """Those whose code names them, if only in a function that they call; seeds and other names are none."""
+    for function, named in (
+        (by_helper, "time.time"),
+        (by_import, "dice"),
+        (by_seed, ""),
+        (by_name, ""),
+        (lambda click: random.random() > 0.5, "random.random"),
+        (lambda click: any(uuid.uuid4().int for _ in "a"), "uuid.uuid4"),
+        (lambda click: datetime.datetime.now().year > 1, "datetime.datetime.now"),
+        (lambda click: click.ts > 0, ""),
+    ):
+        flow = tw.Flow("chance")
+        flow.source("clicks", Click).filter(function, name="some").sink("out")
+        said = flow.explain(compile=False).split("run to run: ")[1]
+        assert re.sub(r"\s+", " ", said).startswith("some (" if named else "none, as far as")
+        assert not named or re.search(rf"calls {re.escape(named)}\)", re.sub(r"\s+", " ", said))
 
 
 def test_the_whole_page() -> None:

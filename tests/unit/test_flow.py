@@ -68,6 +68,39 @@ def add(state: Total, row: Row) -> Row:
     return row
 
 
+class Wide(NamedTuple):
+    key: int
+    more: int
+
+
+def swapped(row: Row, state: Total) -> Row:
+    return row
+
+
+def late_state(key: int, state: Timed, time: int) -> Row | None:
+    return None
+
+
+def of_other(other: Wide) -> Row | None:
+    return None
+
+
+def of_other_gap(other: Wide) -> int:
+    return 1
+
+
+def add_first(state: Total) -> Row | None:
+    return None
+
+
+def of_int(n: int) -> bool:
+    return n > 0
+
+
+def part_of(row: Other) -> Other:
+    return Other(row.key)
+
+
 def arm(state: Timed, row: Row) -> Row | None:
     return None
 
@@ -94,7 +127,7 @@ COUNT = {"n": tw.agg.count()}
 #: (what is built, words that the message must have); where a function is at fault, its place is among them.
 REFUSED: list[tuple[Build, str]] = [
     # sources
-    (lambda f, s: f.source("in", Row), "two operators are called 'in' .* source .* name="),
+    (lambda f, s: f.source("in", Row), "two operators are called 'in' .* source .* so call it something else$"),
     (lambda f, s: f.source("x", Row, order_by="nothing"), "Row has no field 'nothing'; it has ts, key"),
     (lambda f, s: f.source("x", Row, order_by="name"), "'x': order_by='name' is str; .* Timestamp or an int"),
     (lambda f, s: f.source("x", Row, lane="nothing"), "Row has no field 'nothing'"),
@@ -119,6 +152,8 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda f, s: s.map_batches(two_arguments), r"two_arguments \(test_flow.py:\d+\) is called with \(batch\)"),
     # keys
     (lambda f, s: s.key_by(), "key_by needs a field name, several, or a function"),
+    (lambda f, s: s.key_by(["key"]), r"key_by: .* one by one, got \['key'\]; write key_by\(\"key\"\)$"),
+    (lambda f, s: s.key_by(("key", "name")), r"write key_by\(\"key\", \"name\"\)$"),
     (lambda f, s: s.key_by("key", buckets=0), "key_by: buckets is a number from 1 to 65536, got 0"),
     (lambda f, s: s.key_by("key", buckets=True), "buckets is a number from 1 to 65536, got True"),
     (lambda f, s: s.key_by("nothing"), "Row has no field 'nothing'"),
@@ -131,13 +166,24 @@ REFUSED: list[tuple[Build, str]] = [
     # process
     (lambda f, s: s.key_by("key").process(lambda state, row: None, state=Total), r"<lambda> \(test_flow.py:\d+\) holds state .* name='...'"),
     (lambda f, s: s.key_by("key").process(add, state=Row), "operator 'add': state= wants a class declared with @tw.state, got .*Row"),
+    (lambda f, s: s.key_by("key").process(add, state=Total(n=5)), r"'add': state= wants the class Total, got an instance .* write state=Total\. .* n: int = 5"),
+    (lambda f, s: s.key_by("key").process(swapped, state=Total), r"swapped \(test_flow.py:\d+\) is called with \(state, row\), and its parameter 'row', in the place of state, is annotated Row, but the state is Total"),
+    (lambda f, s: s.key_by("key").process(arm, state=Timed, on_timer=late_state), "parameter 'key', in the place of state, is annotated int"),
+    (lambda f, s: s.map(of_other), r"of_other \(test_flow.py:\d+\) .* 'other', in the place of row, is annotated Wide, but the rows are Row, without 'more'; annotate it Row"),
+    (lambda f, s: s.map(add_first), "'state', in the place of row, is annotated Total, which is a state class"),
+    (lambda f, s: s.filter(of_int), "'n', in the place of row, is annotated int, but it is a Row"),
+    (lambda f, s: s.key_by(of_other), "key_by.*'other', in the place of row, is annotated Wide"),
+    (lambda f, s: s.key_by("key").sessions(of_other_gap, n=tw.agg.count()), "'other', in the place of row"),
+    (lambda f, s: s.key_by("key").window("1 s", n=tw.agg.count(where=of_other_gap)), "'other', in the place of row"),
+    (lambda f, s: s.map_batches(same), "'row', in the place of batch, is annotated Row, but it is a pyarrow.RecordBatch"),
+    (lambda f, s: s.process(add, state=Total()), "'add': state= wants the class Total, got an instance of it"),
     (lambda f, s: s.key_by("key").process(same, state=Total), r"same \(test_flow.py:\d+\) is called with \(state, row\)"),
     (lambda f, s: s.key_by("key").process(arm, state=Timed), "'arm': state Timed has a timer, but there is no on_timer="),
     (lambda f, s: s.key_by("key").process(add, state=Total, on_timer=fire), r"'add': fire \(test_flow.py:\d+\) .* no timer; add a field timer: tw.Timer"),
     (lambda f, s: s.key_by("key").process(arm, state=Timed, on_timer=fire_without_key), r"fire_without_key \(test_flow.py:\d+\) is called with \(state, key, time\)"),
     (lambda f, s: s.process(arm, state=Timed, on_timer=fire), r"fire \(test_flow.py:\d+\) is called with \(state, time\)"),
     (lambda f, s: s.key_by("key").process(arm, state=Timed, on_timer=fire_other), r"'arm': process gives Row\(.*\), fire_other \(test_flow.py:\d+\) gives Other"),
-    (lambda f, s: (s.process(add, state=Total), s.process(add, state=Total)), "two operators are called 'add' .* stateful .* name="),
+    (lambda f, s: (s.process(add, state=Total), s.process(add, state=Total)), "two operators are called 'add' .* stateful .* give it another name"),
     (lambda f, s: f.source("x", Row).key_by("key").process(arm, state=Timed, on_timer=fire), "'arm' works by event time, .* order_by='<time field>'"),
     # windows, sessions, dedupe
     (lambda f, s: s.key_by("key").window("1 minute"), "'window': say what to compute, .* n=tw.agg.count"),
@@ -179,6 +225,16 @@ def test_refused(build: Build, words: str) -> None:
     assert re.search(words, text, re.DOTALL), text
     assert isinstance(caught.value, tw.ThalwegError)
     assert len(text.splitlines()) <= 10
+
+
+def test_a_parameter_may_be_a_part_of_the_row() -> None:
+    """A record whose fields the rows have all fits them, as do unions, bases and no annotation."""
+    flow = tw.Flow("f")
+    source = flow.source("in", Row, order_by="ts")
+    source.map(part_of).sink("part")
+    source.map(lambda row: Other(row.key), into=Other).map(part_of).sink("plain")
+    got = tw.run(flow, {"in": [Row(1, 2, "a", [])]})
+    assert got["part"] == got["plain"] == [Other(2)]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", 5])

@@ -157,7 +157,10 @@ def test_what_is_refused() -> None:
         ({"boundaries": {"sum": [1]}}, "needs boundaries="),
         ({"partition": "rage", "boundaries": {"sum": [1]}}, "partition: expected 'hash' or 'range'"),
         ({"partition": "range", "boundaries": {"sums": [1]}}, "no operator by key 'sums'; did you mean 'sum'"),
-        ({"partition": "range", "boundaries": {"sum": ["a"]}}, "boundaries are values of 'key'"),
+        ({"partition": "range", "boundaries": {"sum": [1, "a"]}}, r"'sum': .* 'key', .* int.*; got 'a' \(str\)"),
+        ({"partition": "range", "boundaries": {"sum": "abz"}}, "operator 'sum': expected a list of keys, .* got 'abz'"),
+        ({"partition": "range", "boundaries": {"sum": 5}}, "operator 'sum': expected a list of keys, .* got 5"),
+        ({"partition": "range", "boundaries": ["a"]}, "boundaries: expected a dict of lists"),
         ({"partition": "range", "boundaries": {"sum": [2, 1]}}, "must ascend"),
         ({"partition": "range", "boundaries": {"sum": [1, 1]}}, "must ascend"),
     ):  # fmt: skip

@@ -50,8 +50,10 @@ def test_names_are_listed_and_moved_ones_warn() -> None:
     """``dir`` gives all public names, the lazy ones too; names of times tell where they are now."""
     assert dir(tw) == sorted(tw.__all__)
     assert all(hasattr(tw, name) for name in tw.__all__)
-    with pytest.warns(DeprecationWarning, match=r"tw\.times\.hour"):
-        assert tw.hour is tw.times.hour  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match=r"tw\.times\.weekday"):
+        assert tw.weekday is tw.times.weekday  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"tw\.hours\(1\).*tw\.times\.hour\(time\)"):
+        tw.hour(1)  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match=r"tw\.scheduling\.Admitted now"):
         assert tw.scheduling.Decision is tw.scheduling.Admitted
     with pytest.warns(DeprecationWarning, match=r"tw\.testing\.CheckedResult now"):

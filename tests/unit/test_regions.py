@@ -5,6 +5,9 @@ That no output depends on them is in ``tests/property/test_parallel.py``.
 
 from __future__ import annotations
 
+import contextlib
+import pickle
+import re
 import threading
 from pathlib import Path
 from typing import NamedTuple
@@ -290,3 +293,17 @@ def test_regions_beside_a_checkpoint(tmp_path: Path) -> None:
             )
         )
     assert [row.value for row in result["out"]] == [row.value // 7 + 2 for row in ROWS[400:]]
+
+
+def test_a_block_without_with_is_refused() -> None:
+    """Where ``with`` was forgotten the block says nothing, so the plan tells; one that is entered later is fine."""
+    for call in ("threading('dedicated')", "tags(urgent=1)"):
+        flow = tw.Flow("forgotten")
+        block = flow.threading("dedicated") if "thr" in call else flow.tags(urgent=1)
+        with block if "thr" in call else contextlib.nullcontext():
+            flow.source("in", Row).sink("out")
+        if "thr" in call:
+            assert make_plan(flow).regions and pickle.loads(pickle.dumps(flow))
+            flow.threading("dedicated")
+        with pytest.raises(BuildError, match=re.escape(f"write `with flow.{call}:`")):
+            make_plan(flow)

@@ -305,3 +305,56 @@ def test_explain() -> None:
     assert "interpreted: it has its own driver loop, which starts from its top at each row" in text
     text = " ".join(a_flow(of_one(some, stateless=True)).explain().split())
     assert "stateless (coroutine), reads a, gives Row (out), Pair (odd)" in text
+
+
+async def counting(rows: tw.Input[Row], out: tw.Output[Row]) -> None:
+    n = 0
+    while await tw.wait_for_all(rows):
+        n += 1
+        await out.push(rows.pop()._replace(n=n))
+
+
+async def collecting(rows: tw.Input[Row], out: tw.Output[Row]) -> None:
+    seen: list[int] = []
+    while await tw.wait_for_all(rows):
+        row = rows.pop()
+        seen.append(row.n)
+        await out.push(row._replace(n=len(seen)))
+
+
+async def telling_the_end(rows: tw.Input[Row], out: tw.Output[Row]) -> None:
+    while await tw.wait_for_all(rows):
+        last = rows.pop()
+    await out.push(last)
+
+
+TOLD: list[int] = []
+
+
+async def fresh_at_each_row(rows: tw.Input[Row], out: tw.Output[Row]) -> None:
+    n, factor, told = 0, 2, TOLD
+    while await tw.wait_for_all(rows):
+        row, n = rows.pop(), 0
+        told.append(row.n)
+        for i in range(row.n):
+            n += i * factor
+        await out.push(row._replace(n=n))
+    return
+
+
+def test_what_a_loop_would_forget_is_refused() -> None:
+    """A local variable that counts or collects, and what stands behind the loop; one that is set anew is fine."""
+    for function, lost in (
+        (counting, "'n'"),
+        (collecting, "'seen'"),
+        (telling_the_end, "never run"),
+    ):
+        for stateless in (False, True):
+            rows = tw.Flow("lost").source("rows", Row, order_by="ts")
+            given: Any = rows if stateless else rows.key_by("key")
+            with pytest.raises(tw.BuildError, match=f"{function.__name__} .* would lose .*{lost}"):
+                rows.flow.operator("op", function, rows=given, stateless=stateless)
+    rows = tw.Flow("fine").source("rows", Row, order_by="ts")
+    rows.flow.operator("op", fresh_at_each_row, rows=rows.key_by("key")).sink("out")
+    got = tw.run(rows.flow, {"rows": [Row(1, "a", 3), Row(2, "a", 2)]})
+    assert [row.n for row in got["out"]] == [6, 2]

@@ -54,6 +54,23 @@ def test_refused_by_run(arguments: dict[str, Any]) -> None:
         tw.run(flow_of(), {"in": ROWS}, **arguments)
 
 
+def test_options_and_what_they_say_are_not_given_both() -> None:
+    """What stands beside ``options=`` would have no effect, so it is named; alone each is fine."""
+    beside: tuple[dict[str, Any], ...] = (
+        {"threads": 1}, {"threads": "auto"}, {"threading": "dedicated"}, {"policy": scheduling.FreeList()},
+        {"controller": tw.elasticity.ThreadLevels()}, {"period_s": 1.0},
+    )  # fmt: skip
+    for given in beside:
+        (name,) = given
+        with pytest.raises(
+            tw.BuildError, match=rf"options: .* so {name}= beside .*Options\({name}="
+        ):
+            tw.run(flow_of(), {"in": ROWS}, options=Options(threads=2), **given)
+        with pytest.raises(tw.BuildError, match=rf"so {name}= beside"):
+            tw.start(options=Options(threads=2), **given)
+    assert tw.run(flow_of(), {"in": ROWS}, options=Options(threads=2))["out"] == EXPECTED
+
+
 def test_refused_flows_and_inputs() -> None:
     with pytest.raises(tw.BuildError, match=r"expected a tw\.Flow"):
         tw.run(None, {})  # type: ignore[arg-type]

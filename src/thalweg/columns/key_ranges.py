@@ -21,6 +21,7 @@ from thalweg.columns.keys import KeySpec
 from thalweg.columns.state_units import StateUnits
 from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import Kind
+from thalweg.flow.records import Field
 from thalweg.hashing import UInt64s
 
 #: Kinds whose words do not stand in the order of their values.
@@ -52,12 +53,7 @@ class RangeUnits(StateUnits):
             BuildError: a value is none of the field's, or they do not ascend.
         """
         field = spec.fields[0]
-        try:
-            column = Column.from_python(field.type, list(firsts))
-        except Exception as error:
-            raise BuildError(
-                f"{where}: boundaries are values of {field.name!r} ({field.type}): {error}"
-            ) from error
+        column = _column(where, field, firsts)
         by_text = field.type.kind in _BY_TEXT
         words = np.zeros(0, np.int64) if by_text else np.ascontiguousarray(_ranks(column))
         texts = tuple(_texts(column)) if by_text else None
@@ -80,6 +76,30 @@ class RangeUnits(StateUnits):
             return units
         found = [bisect.bisect_right(self.texts, one) for one in _texts(first)]
         return np.array(found, np.int64)
+
+
+def _column(where: str, field: Field, firsts: Sequence[Any]) -> Column:
+    """The boundaries as a column.
+
+    Raises:
+        BuildError: one of them is no value of the field; it names that one.
+    """
+    try:
+        return Column.from_python(field.type, list(firsts))
+    except Exception as error:
+        odd = next((one for one in firsts if not _is_value(field, one)), firsts)
+        raise BuildError(
+            f"{where}: boundaries are values of the key's field {field.name!r}, which is {field.type};"
+            f" got {odd!r} ({type(odd).__name__}): {error}"
+        ) from error
+
+
+def _is_value(field: Field, value: Any) -> bool:
+    try:
+        Column.from_python(field.type, [value])
+    except Exception:
+        return False
+    return True
 
 
 def _ranks(column: Column) -> Int64s:

@@ -22,7 +22,7 @@ from thalweg.embedded.durable import (
 from thalweg.embedded.feeding import Event
 from thalweg.embedded.flow_run import FlowRun
 from thalweg.embedded.host import FlowHost, Result, required_plan
-from thalweg.embedded.run_options import options_of
+from thalweg.embedded.run_options import options_of, refuse_beside_options
 from thalweg.embedded.running import Running
 from thalweg.embedded.slots import SLOT_ROWS, Routing, Slots, routing_of
 from thalweg.embedded.watched import run_watched
@@ -192,6 +192,7 @@ def _run(
     asked_page("run", page, control)
     if options is not None and not isinstance(options, Options):
         raise BuildError(f"options: expected Options, got {type(options).__name__}")
+    refuse_beside_options(options, threads, threading, policy, controller, period_s)
     for name, given in {"sinks": sinks, "classes": classes}.items():
         if given is not None:
             require_mapping("run", _BY_NAME[name], **{name: given})

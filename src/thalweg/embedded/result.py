@@ -124,9 +124,11 @@ class Result(Guessable):
         return "\n".join(shorten(line, 200) for line in lines) + ">"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SinkRows(Guessable):
     """The output of a sink, as the caller wants it: records, an Arrow table, pandas or Polars.
+
+    It equals a list or tuple of its rows, and another sink's output with the same rows.
 
     Attributes:
         name: of the sink.
@@ -172,6 +174,14 @@ class SinkRows(Guessable):
                 "to_polars needs the package polars: pip install polars"
             ) from None
         return polars.from_arrow(self.table)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SinkRows):
+            return self.rows == other.rows
+        return self.rows == list(other) if isinstance(other, (list, tuple)) else NotImplemented
+
+    #: as a list, which it equals, it has none
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -73,6 +73,38 @@ def options_of(
     return Options(threads=count, waiting_threads=waiting, policy=policy)
 
 
+def refuse_beside_options(
+    options: Options | None,
+    threads: Any,
+    threading: str,
+    policy: Any,
+    controller: Any,
+    period_s: float,
+) -> None:
+    """Refuses what ``options=`` says, too: it would have no effect.
+
+    Raises:
+        BuildError: something is given beside options.
+    """
+    if options is None:
+        return
+    given = {
+        "threads": (threads, None), "threading": (threading, "dynamic"), "policy": (policy, None),
+        "controller": (controller, None), "period_s": (period_s, 10.0),
+    }  # fmt: skip
+    both = [
+        name
+        for name, (value, default) in given.items()
+        if value is not default and value != default
+    ]
+    if both:
+        names = ", ".join(f"{name}=" for name in both)
+        raise BuildError(
+            f"options: they say all that there is to say of threads, so {names} beside them would have no effect; write"
+            f" options=tw.Options({', '.join(f'{name}=...' for name in both)})"
+        )
+
+
 def _warn_of_threads(threads: int, threading: str) -> None:
     """Says where the number of threads follows from the threading."""
     if threading == "dedicated":

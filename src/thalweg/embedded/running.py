@@ -28,7 +28,7 @@ from thalweg.embedded.durable import (
 )
 from thalweg.embedded.flow_run import FlowRun
 from thalweg.embedded.host import FlowHost, required_plan
-from thalweg.embedded.run_options import options_of
+from thalweg.embedded.run_options import options_of, refuse_beside_options
 from thalweg.embedded.showing import several, shared_actions
 from thalweg.engine.observer import Observer
 from thalweg.errors import BuildError
@@ -315,6 +315,7 @@ def start(
     """
     if options is not None:
         require_instance("start", Options, "Options", options=options)
+    refuse_beside_options(options, threads, threading, policy, controller, period_s)
     if reserve is not None:
         require_instance("start", Reserve, "a Reserve", reserve=reserve)
     how = options or options_of(threads, threading, policy, controller, period_s)

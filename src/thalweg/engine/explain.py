@@ -33,6 +33,7 @@ from thalweg.flow.operators.nodes import (
 from thalweg.flow.records import Schema
 from thalweg.plan.plan import Plan, make_plan
 from thalweg.plan.regions import riders_of
+from thalweg.plan.run_to_run import varying_parts
 from thalweg.times import EXTREME
 
 #: Columns of the page.
@@ -293,7 +294,8 @@ class _Page:
                 "order by key",
                 "behind a source with order='key' the order of the output is promised by key only",
             )
-        yield from _wrapped("parts whose output may differ from run to run", "none")
+        varying = list(varying_parts(plan)) or ["none, as far as can be seen in their code"]
+        yield from _wrapped("parts whose output may differ from run to run", "; ".join(varying))
 
 
 def _short(node: Node) -> str:

@@ -14,8 +14,9 @@ from thalweg.flow.generics import Out, Row
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.arguments import Duration, label_of
 from thalweg.flow.operators.asynchronous import MapAsync, Tries, seconds_of
-from thalweg.flow.operators.functions import Function, check_parameters, returns_of
+from thalweg.flow.operators.functions import Function, returns_of
 from thalweg.flow.operators.nodes import Errors, Ref
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.records import Schema
 from thalweg.times import duration
 
@@ -126,8 +127,8 @@ class AsyncVerbs(Generic[Row]):
         where = f"operator {label!r}"
         if client is not None:
             _require_client(where, client)
-        wanted = ["row"] if client is None else ["row", "client"]
-        check_parameters(made, label, wanted)
+        wanted: dict[str, Any] = {"row": self.schema}
+        check_takes(made, label, wanted if client is None else wanted | {"client": None})
         returns = returns_of(made, label, into, may_be_nothing=False)
         if returns.many or returns.schema is None:
             raise BuildError(

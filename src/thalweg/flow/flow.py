@@ -19,6 +19,7 @@ from thalweg.checks import (
     require_text,
 )
 from thalweg.errors import BuildError
+from thalweg.flow.blocks import Block
 from thalweg.flow.coroutine_verb import check_times, coroutine_node
 from thalweg.flow.feedback import Feedback
 from thalweg.flow.fields.field_types import FieldType
@@ -107,6 +108,8 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs, Guessable):
         #: and by which threads they are run
         self._regions: dict[int, Region] = {}
         self._region_count = 0
+        #: of ``tags`` and ``threading``, those that nobody has entered
+        self._blocks: list[Block] = []
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -388,7 +391,12 @@ class Flow(SeveralVerbs, TagVerbs, ThreadingVerbs, Guessable):
         if taken is not None:
             raise BuildError(
                 f"two operators are called {full!r} (the other is a {taken.kind.value} operator);"
-                f" this {what} keeps state or has an address under its name, so give it name="
+                f" this {what} keeps state or has an address under its name, so "
+                + (
+                    "call it something else"
+                    if what == "source"
+                    else "give it another name (name= of a verb)"
+                )
             )
         return full
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from thalweg.errors import BuildError
+from thalweg.flow.blocks import Block
 
 #: Who runs an operator: who feeds it, a thread of its own, or the workers that a policy sends.
 ThreadingModel: TypeAlias = Literal["manual", "dedicated", "dynamic"]
@@ -30,12 +29,12 @@ class ThreadingVerbs:
     name: str
     _regions: dict[int, Region]
     _region_count: int
+    _blocks: list[Block]
 
     def _next(self) -> int:
         raise NotImplementedError
 
-    @contextlib.contextmanager
-    def threading(self, model: ThreadingModel) -> Iterator[None]:
+    def threading(self, model: ThreadingModel) -> Block:
         """Says which threads run the operators that are defined in the block, in a run that has threads.
 
         ``"manual"``: who feeds them, by the same call, without a queue between; behind a source that is the thread
@@ -57,9 +56,10 @@ class ThreadingVerbs:
             known = ", ".join(map(repr, THREADING_MODELS))
             raise BuildError(f"flow {self.name!r}: threading() takes {known}, not {model!r}")
         self._region_count += 1
-        region, first = Region(model, self._region_count), self._next()
-        try:
-            yield
-        finally:
-            for index in range(first, self._next()):
+        region = Region(model, self._region_count)
+
+        def hold(indexes: range) -> None:
+            for index in indexes:
                 self._regions.setdefault(index, region)
+
+        return Block(f"threading({model!r})", self._blocks, self._next, hold)

@@ -95,8 +95,14 @@ class StateSpec:
             try:
                 out.append(field.type.coerce(value))
             except TypeError as error:
-                raise TypeError(f"{self.name}.{field.name}: {error}") from None
+                raise TypeError(f"{self.told(field)}: {error}") from None
         return tuple(out)
+
+    def told(self, field: Field) -> str:
+        """A field in the words of who wrote it: of an aggregate, the name that it was given."""
+        if self.cls.__module__ == __name__ and field.name.endswith("_"):
+            return f"the aggregate {field.name[:-1]!r}"
+        return f"{self.name}.{field.name}"
 
     def restore(self, values: Sequence[Any]) -> Any:
         """The state object that has these field values."""
@@ -270,6 +276,16 @@ def state_spec(cls: Any) -> StateSpec:
     schema = getattr(cls, _STATE, None)
     if not isinstance(schema, Schema):
         raise SchemaError(f"state= wants a class declared with @tw.state, got {cls!r}")
+    if not isinstance(cls, type):
+        field = next((f for f in schema.fields if getattr(cls, f.name) != f.default), None)
+        said = (
+            "" if field is None else f", {field.name}: {field.type} = {getattr(cls, field.name)!r}"
+        )
+        name = schema.name
+        raise SchemaError(
+            f"state= wants the class {name}, got an instance of it, {cls!r}; write state={name}. A new key starts with"
+            f" the defaults of the class, so what it starts with stands there{said}"
+        )
     return StateSpec(schema, cls)
 
 

@@ -12,8 +12,9 @@ from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import Out, Row, Several
 from thalweg.flow.operators import key_order
 from thalweg.flow.operators.arguments import label_of, record_of
-from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
+from thalweg.flow.operators.functions import Function, Returns, returns_of
 from thalweg.flow.operators.nodes import Batches, Compile, Errors, Ref, Stateless
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.records import Schema
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class StatelessVerbs(Generic[Row]):
         """
         flow = self.flow
         made, label = self._function(function, name, "map_batches")
-        check_parameters(made, label, ["batch"])
+        check_takes(made, label, {"batch": "a pyarrow.RecordBatch"})
         record = self.schema if into is None else record_of(f"operator {label!r}", "into", into)
         node = Batches(
             flow._next(), flow._stateless_name(label), self.ref, made, record, flow._errors(errors)
@@ -175,7 +176,7 @@ class StatelessVerbs(Generic[Row]):
         compile: Compile | bool | None,
     ) -> Stream[Any]:
         made, label = self._function(function, name, verb)
-        check_parameters(made, label, ["row"])
+        check_takes(made, label, {"row": self.schema})
         if verb == "filter":
             returns = Returns(self.schema)
         else:

@@ -36,7 +36,7 @@ from thalweg.flow.operators.arguments import (
 )
 from thalweg.flow.operators.built_in import Pack
 from thalweg.flow.operators.combining import refusal
-from thalweg.flow.operators.functions import Function, check_arguments, check_parameters
+from thalweg.flow.operators.functions import Function, check_arguments
 from thalweg.flow.operators.idle import GivenIdle, idle_of_order
 from thalweg.flow.operators.nodes import (
     Compile,
@@ -48,6 +48,7 @@ from thalweg.flow.operators.nodes import (
     Sink,
     Union,
 )
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.operators.rejected import REJECTED, Rejected
 from thalweg.flow.records import Schema
 from thalweg.flow.stateless import StatelessVerbs
@@ -229,7 +230,7 @@ class Stream(
                 raise refusal("key_by", "a function makes the key; put the key into a field by map")
             return KeyedStream(self, self._key_function(keys, buckets, into))
         for key in keys:
-            require_text("key_by", **{"each of the keys": key})
+            _require_name(key)
         if into is not None:
             raise BuildError("key_by: into is the type of a function's key; a field has its own")
         fields = tuple(self.schema.field(str(key)) for key in keys)
@@ -354,9 +355,19 @@ class Stream(
         if len(keys) > 1:
             raise BuildError("key_by takes field names, or one function alone")
         made = Function.of(keys[0], "key_by")
-        check_parameters(made, "key_by", ["row"])
+        check_takes(made, "key_by", {"row": self.schema})
         field = key_field(made, into)
         return Key((field,), made.adapted(Adapter((self.schema.whole,), field.type)), buckets)
+
+
+def _require_name(key: Any) -> None:
+    """Refuses what names no field; of a list of names it says how they are written."""
+    if isinstance(key, list | tuple) and key and all(isinstance(one, str) for one in key):
+        names = ", ".join(f'"{one}"' for one in key)
+        raise BuildError(
+            f"key_by: field names are given one by one, got {key!r}; write key_by({names})"
+        )
+    require_text("key_by", **{"each of the keys": key})
 
 
 class Deduped(Stream[Row]):

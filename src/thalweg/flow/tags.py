@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from thalweg.checks import require_class
 from thalweg.errors import BuildError
+from thalweg.flow.blocks import Block
 
 #: What a tag may be: it goes to other processes, and a policy computes with it.
 Tag: TypeAlias = bool | int | float | str
@@ -23,12 +23,12 @@ class TagVerbs:
 
     name: str
     _tagged: dict[int, dict[str, Tag]]
+    _blocks: list[Block]
 
     def _next(self) -> int:
         raise NotImplementedError
 
-    @contextlib.contextmanager
-    def tags(self, **tags: Tag) -> Iterator[None]:
+    def tags(self, **tags: Tag) -> Block:
         """Tags all operators that are defined in the block: round policies see them as ``operator.tags``.
 
         ``priority_class`` is the class of these operators, 0 the most urgent, in place of the flow's own. Inner blocks
@@ -54,12 +54,13 @@ class TagVerbs:
                 raise BuildError(
                     f"flow {self.name!r}: tag {tag!r} must be a value that a policy can compare, not NaN"
                 )
-        first = self._next()
-        try:
-            yield
-        finally:
-            for index in range(first, self._next()):
+
+        def hold(indexes: range) -> None:
+            for index in indexes:
                 self._tagged[index] = {**tags, **self._tagged.get(index, {})}
+
+        said = ", ".join(f"{tag}={value!r}" for tag, value in tags.items())
+        return Block(f"tags({said})", self._blocks, self._next, hold)
 
 
 def tags_of(tagged: Mapping[int, Mapping[str, Tag]]) -> Tags:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from thalweg.checks import meant
 from thalweg.errors import BuildError
+from thalweg.flow.blocks import refuse_not_entered
 from thalweg.flow.flow import Flow
 from thalweg.flow.operators.built_in import BuiltIn
 from thalweg.flow.operators.domains import domains_of
@@ -299,8 +300,9 @@ def make_plan(flow: Flow) -> Plan:
     """The plan of a flow.
 
     Raises:
-        BuildError: the flow has no source or no sink, or a source nobody reads.
+        BuildError: the flow has no source or no sink, a source nobody reads, or a block that nobody entered.
     """
+    refuse_not_entered(flow.name, flow._blocks)
     check_connected(flow.nodes)
     nodes = settle_late(flow.nodes)
     if not any(isinstance(node, Source) for node in nodes):

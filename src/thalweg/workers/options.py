@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from thalweg.brief import brief_repr
-from thalweg.checks import require_count, require_seconds
+from thalweg.checks import refuse, require_count, require_mapping, require_seconds
 from thalweg.elasticity.controller import Controller
 from thalweg.errors import BuildError
 from thalweg.flow.regions import THREADING_MODELS, ThreadingModel
@@ -62,7 +62,8 @@ class Options:
         native: False keeps compiled operators on the Python path, for tests.
 
     Raises:
-        BuildError: a number is below 1, a word is none of those, or the policy lacks something.
+        BuildError: a number is below 1, a word is none of those, boundaries are no lists, or the policy lacks
+            something.
     """
 
     threads: int = 2
@@ -98,6 +99,8 @@ class Options:
                 "partition 'range' needs boundaries=, by keyed operator, and nothing else has them: `thalweg plan"
                 " --sample` finds them in a sample of the input"
             )
+        if self.boundaries is not None:
+            _require_boundaries(self.boundaries)
         if self.policy is not None:
             require_policy(self.policy)
         if self.controller is not None:
@@ -126,6 +129,19 @@ class Options:
         threads = self.most_threads if waits else self.threads
         wanted = 4 * threads if self.partitions is None else self.partitions
         return max(1, min(buckets, wanted))
+
+
+def _require_boundaries(boundaries: Any) -> None:
+    """Refuses what is no dict of lists; a text would be one of its letters."""
+    require_mapping("", "lists of keys by keyed operator", boundaries=boundaries)
+    for name, firsts in boundaries.items():
+        if isinstance(firsts, str | bytes) or not isinstance(firsts, Sequence):
+            raise refuse(
+                "",
+                f"boundaries of operator {name!r}",
+                "a list of keys, such as [one, other]",
+                firsts,
+            )
 
 
 def require_controller(controller: Any) -> None:

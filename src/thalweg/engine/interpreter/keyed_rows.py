@@ -198,7 +198,7 @@ class KeyedRows(abc.ABC):
         try:
             field.type.coerce(value)
         except TypeError as error:
-            raise TypeError(f"{self._node.state.name}.{field.name}: {error}") from None
+            raise TypeError(f"{self._node.state.told(field)}: {error}") from None
         if not _stays(value):
             self._careful = True
             self._going.clear()

@@ -18,9 +18,10 @@ from thalweg.flow.generics import KeyValue, Out, Row, Several, State
 from thalweg.flow.operators.arguments import Duration, label_of, span
 from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
 from thalweg.flow.operators.nodes import Compile, Errors, Keyed, Ref
+from thalweg.flow.operators.parameter_types import Given, check_annotations
 from thalweg.flow.operators.windowing import windows
 from thalweg.flow.records import Schema
-from thalweg.flow.state_class import state_spec
+from thalweg.flow.state_class import StateSpec, state_spec
 
 if TYPE_CHECKING:
     from thalweg.flow.streams import Deduped, Stream
@@ -148,6 +149,8 @@ class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue], Gue
     def dedupe(self, *, within: Duration | None = None, name: str | None = None) -> Deduped[Row]:
         """Drops a row if a kept row of its key came at most ``within`` before it (without ``within``: ever).
 
+        A row exactly ``within`` later is dropped. It counts from the kept row: rows that are dropped do not prolong it.
+
         Rows left out whose content differs from the kept row's go to ``.conflicts``. The event time is no content: not
         the field by which the source, or ``order_by``, sorted, nor one of its name and type that functions made since.
         """
@@ -202,7 +205,7 @@ class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue], Gue
         beyond.check(label, spec)
         timers, several_of = timer_functions(label, spec, on_timer), set[str]()
         for field, timer in timers.items():
-            self._check_timer(timer, label, spec.timer)
+            self._check_timer(timer, label, spec)
             given = returns_of(timer, label, into, may_be_nothing=True)
             several_of |= {field} if given.many else set()
             returns = _both(returns, given, label, timer)
@@ -211,6 +214,9 @@ class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue], Gue
                 f"operator {label!r}: state {spec.name} has a timer, but there is no on_timer= to call"
             )
         stream = self._ordered(label)
+        check_annotations(made, label, {"state": spec, "row": stream.schema})
+        for timer in timers.values():
+            check_annotations(timer, label, self._timer_takes(spec))
         gives = None if returns.schema is None else returns.schema.whole
         made = made.adapted(Adapter((None, stream.schema.whole), gives, returns.many))
         takes = (None, self._key_type, None) if self._key.fields else (None, None)
@@ -244,10 +250,12 @@ class KeyedStream(AggregateVerbs[Row, KeyValue], WindowVerbs[Row, KeyValue], Gue
             return dataclasses.replace(stream, ref=Ref(node.index), schema=nothing, own=own)
         return flow._add(node, stream.time, own)
 
-    def _check_timer(self, timer: Function, label: str, field: str | None) -> None:
-        several = bool(self._key.fields)
-        check_parameters(timer, label, ["state", "key", "time"] if several else ["state", "time"])
-        if field is None:
+    def _timer_takes(self, spec: StateSpec) -> dict[str, Given]:
+        return {"state": spec, **({"key": None} if self._key.fields else {}), "time": None}
+
+    def _check_timer(self, timer: Function, label: str, spec: StateSpec) -> None:
+        check_parameters(timer, label, list(self._timer_takes(spec)))
+        if spec.timer is None:
             raise BuildError(
                 f"operator {label!r}: {timer.where} is given as on_timer, but the state has no timer;"
                 " add a field timer: tw.Timer"

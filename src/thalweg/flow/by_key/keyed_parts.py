@@ -14,9 +14,10 @@ from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.generics import KeyValue, Row
 from thalweg.flow.operators import combining, key_order
 from thalweg.flow.operators.built_in import OwnTime
-from thalweg.flow.operators.functions import Function, Returns, check_parameters, returns_of
+from thalweg.flow.operators.functions import Function, Returns, returns_of
 from thalweg.flow.operators.generated import MadeFunctions
 from thalweg.flow.operators.nodes import Grouping, Key, Keyed, Timing
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.records import Field
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class KeyedParts(Generic[Row, KeyValue]):
     def _rows_function(self, function: Any, label: str, into: Any) -> tuple[Returns, Any]:
         """What a function of a window's rows gives, and the function of rows as they are inside."""
         made = Function.of(function, label)
-        check_parameters(made, label, ["key", "start", "end", "rows"])
+        check_takes(
+            made, label, {"key": None, "start": None, "end": None, "rows": "a list of rows"}
+        )
         returns = returns_of(made, label, into, may_be_nothing=False)
         assert returns.schema is not None
         rows = FieldType(Kind.LIST, item=self._stream.schema.whole)

@@ -17,7 +17,8 @@ from thalweg.flow.operators import combining
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates.own import inside
 from thalweg.flow.operators.arguments import Duration, label_of, span
-from thalweg.flow.operators.functions import Function, Returns, check_parameters
+from thalweg.flow.operators.functions import Function, Returns
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.operators.windowing import counted, windows
 from thalweg.flow.records import Schema
 
@@ -294,7 +295,7 @@ class WindowVerbs(KeyedParts[Row, KeyValue]):
 
     def _gap(self, label: str, gap: Callable[..., Any]) -> Callable[..., Any]:
         """A gap that is a function, of rows as they are inside."""
-        check_parameters(Function.of(gap, label, argument="gap"), label, ["row"])
+        check_takes(Function.of(gap, label, argument="gap"), label, {"row": self._stream.schema})
         adapted: Callable[..., Any] = inside(Adapter((self._stream.schema.whole,))(gap))
         return adapted
 

@@ -11,10 +11,11 @@ from thalweg.errors import BuildError
 from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.user_rows import Adapter
 from thalweg.flow.operators.arguments import Duration, span
-from thalweg.flow.operators.functions import Function, check_parameters, returns_of
+from thalweg.flow.operators.functions import Function, returns_of
 from thalweg.flow.operators.generated import make_functions, spare_name
 from thalweg.flow.operators.joining.join_nodes import How, JoinSide, OfPair
 from thalweg.flow.operators.joining.joins import Combiner
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.records import Field, Schema
 from thalweg.flow.stateless import StatelessVerbs
 
@@ -89,7 +90,7 @@ def combining_rows(
             )
         return Combiner(records, None, places, instead), record, None
     made = Function.of(function, name, argument="combine")
-    check_parameters(made, name, [f"row{i}" for i in range(len(records))])
+    check_takes(made, name, {f"row{i}": record for i, record in enumerate(records)})
     returns = returns_of(made, name, into, may_be_nothing=False)
     if returns.many:
         raise BuildError(

@@ -25,10 +25,11 @@ from thalweg.flow.joining.join_parts import (
 )
 from thalweg.flow.joining.outputs import Branches, Gated, Throttled, Zipped
 from thalweg.flow.operators.arguments import Duration, choice
-from thalweg.flow.operators.functions import Function, check_parameters
+from thalweg.flow.operators.functions import Function
 from thalweg.flow.operators.joining import joins as driver_loops
 from thalweg.flow.operators.joining.join_nodes import BUCKETS, How, Join
 from thalweg.flow.operators.nodes import Key
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.records import Schema
 
 if TYPE_CHECKING:
@@ -287,7 +288,8 @@ class JoinVerbs(Generic[Row]):
         require_text("gate", name=name)
         require_flag(f"operator {name!r}", opened=opened)
         user = Function.of(is_open, name, argument="is_open")
-        check_parameters(user, name, ["row"])
+        require_stream(f"operator {name!r}", switch=switch)
+        check_takes(user, name, {"row": switch.schema})
         given = {
             "rows": self._me, "switch": require_stream(f"operator {name!r}", switch=switch),
             "is_open": Adapter((switch.schema.whole,))(is_open),
@@ -348,7 +350,7 @@ class JoinVerbs(Generic[Row]):
                 f"operator {name!r}: outputs are two names or more, all different, got {outputs!r}"
             )
         user = Function.of(choose, name, argument="choose")
-        check_parameters(user, name, ["row"])
+        check_takes(user, name, {"row": self._me.schema})
         branches: Branches[Row] = self.flow._operator(
             name, driver_loops.split(name, outputs),
             {"rows": self._me, "choose": Adapter((self.schema.whole,))(choose)},

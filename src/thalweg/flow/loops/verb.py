@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from thalweg.errors import BuildError
 from thalweg.flow.by_key.keyed import KeyedStream
 from thalweg.flow.fields.field_types import FieldType, Kind
+from thalweg.flow.loops.forgotten import forgotten
 from thalweg.flow.loops.nodes import (
     KeyRules,
     LoopByKey,
@@ -64,6 +65,13 @@ def _check(loop: Coroutine, how: str) -> None:
     if any(port.feedback for port in loop.in_ports):
         raise _refuse(
             loop, f"reads by feedback, and {how} there is no one loop that it could come back to"
+        )
+    lost = "" if loop.user else forgotten(loop.function.call)
+    if lost:
+        raise _refuse(
+            loop,
+            f"would lose something: {lost}; {how} a loop starts from its top at each row, and is not told of the end."
+            " Hold in a class with @tw.state, given by key, what must outlive a row (docs/coroutines.md)",
         )
     if loop.capacity != PORT_ROWS:
         raise _refuse(loop, f"has capacity=, but {how} no source waits for it; say max_waiting=")

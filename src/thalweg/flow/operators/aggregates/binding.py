@@ -12,7 +12,8 @@ from thalweg.flow.fields.field_types import Kind
 from thalweg.flow.operators.agg import Aggregate
 from thalweg.flow.operators.aggregates import many, numeric, ordered, own, sketches
 from thalweg.flow.operators.aggregates.parts import AskedAggregate, Part, whole_row
-from thalweg.flow.operators.functions import Function, check_parameters
+from thalweg.flow.operators.functions import Function
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.records import Schema
 from thalweg.guesses import hint_of_option
 
@@ -97,6 +98,6 @@ def _where(asked: AskedAggregate) -> tuple[str, dict[str, Any]]:
             )
         return (f"row.{where} is not None and row.{where}" if kind.optional else f"row.{where}"), {}
     made = Function.of(where, asked.operator, argument=f"{asked.name}: where")
-    check_parameters(made, asked.operator, ["row"])
+    check_takes(made, asked.operator, {"row": asked.row})
     call = f"where_{asked.name}"
     return f"{call}({whole_row(asked.row)})", {call: own.on_rows(asked, where)}

@@ -10,7 +10,8 @@ from thalweg.flow.fields.field_types import FieldType, Kind
 from thalweg.flow.fields.hints import field_type
 from thalweg.flow.fields.user_rows import Adapter, users_own
 from thalweg.flow.operators.aggregates.parts import AskedAggregate, Part, whole_row
-from thalweg.flow.operators.functions import Function, check_parameters, hints_of
+from thalweg.flow.operators.functions import Function, hints_of
+from thalweg.flow.operators.parameter_types import check_takes
 from thalweg.flow.records import Field
 from thalweg.flow.state_types import revived, state_field_type
 
@@ -55,7 +56,8 @@ def own(asked: AskedAggregate) -> Part:
 
 def _function(asked: AskedAggregate, call: Any, what: str, wanted: list[str]) -> Function:
     made = Function.of(call, asked.operator, argument=f"{asked.name}: {what}")
-    check_parameters(made, asked.operator, wanted)
+    given = dict.fromkeys(wanted) | ({"row": asked.row} if "row" in wanted else {})
+    check_takes(made, asked.operator, given)
     return made
 
 
