@@ -265,16 +265,16 @@ def test_threads_of_flows_that_come_and_go() -> None:
 
     def run() -> None:
         for how in ("dynamic", "dedicated"):
+            before = set(threading.enumerate())  # those of other tests, and of the run before
             with tw.start(threads=2, threading=how) as running:  # type: ignore[call-overload]
                 for number, model in enumerate(
                     [None, "dedicated", "dynamic", "manual", "dedicated"] * 2
                 ):
                     result = running.add(flow_of(number, model), {"in": ROWS}).result()
                     assert [row.value for row in result["out"]] == list(range(1, 1_001))
-                names = [
-                    one.name for one in threading.enumerate() if one.name.startswith("thalweg-")
-                ]
-                assert len(names) <= 2 + 2 * 2
+                new = [one for one in threading.enumerate() if one not in before]
+                names = [one.name for one in new if one.name.startswith("thalweg-")]
+                assert len(names) <= 2 + 2 * 2, names
 
     bounded(run)
 
