@@ -293,7 +293,7 @@ def test_a_sum_that_does_not_fit_names_its_row(compiled: Any) -> None:
     for host in (tw.run, tw.testing.reference):
         with pytest.raises(
             tw.OperatorError,
-            match="t_: expected int, got 9223372036854775808",
+            match="the aggregate 't': expected int, got 9223372036854775808",
         ):
             host(flow("fail"), {"rows": rows})
         result = host(flow("reject"), {"rows": rows})
