@@ -238,6 +238,14 @@ def quantum(quick: Quick = False, out: Out = None) -> None:
     report.finish(measure(report, 2.0 if quick else 8.0))
 
 
+def snapshot(quick: Quick = False, out: Out = None) -> None:
+    """What snapshots of a running flow cost, taken as often as the page does."""
+    from thalweg_lab.snapshots import snapshots as measure
+
+    report = _report("snapshot", out)
+    report.finish(measure(report, 2.0 if quick else 6.0))
+
+
 def tables(
     quick: Quick = False,
     dsn: Annotated[
@@ -328,7 +336,7 @@ def peers(context: typer.Context) -> None:
 
 def register(group: typer.Typer) -> None:
     """Adds the experiments to the group ``thalweg bench``."""
-    for function in (elastic, caneill, everyday, nexmark, kafka, soak, quantum, tables):
+    for function in (elastic, caneill, everyday, nexmark, kafka, soak, quantum, snapshot, tables):
         group.command(function.__name__)(told(_never_silent(function)))
     group.command("figures")(told(figures))
     group.command("spark-queries")(told(_never_silent(spark_queries)))

@@ -123,7 +123,7 @@ def test_run(make_flow: Callable[[], tw.Flow]) -> None:
 def test_refused() -> None:
     """A flow in which no key is known before its rows are routed."""
     flow = tw.Flow("one")
-    flow.source("tweets", Tweet).key_by("tag").process(of_tag, state=Count).sink("out")
+    flow.source("tweets", Tweet).key_by("tag").process(another, state=Count).sink("out")
     with pytest.raises(tw.BuildError, match=r"first_seen places keys .* no two operators by key"):
         tw.run(flow, {"tweets": TWEETS}, slots=2, routing=PLACED)
 

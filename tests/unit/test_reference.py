@@ -211,7 +211,7 @@ def test_timers_by_operator() -> None:
 def test_rejected_rows_restore_the_state() -> None:
     """A function that raises leaves the state as it was; the row and the reason go to rejected."""
 
-    def fail(state: Alarm, row: Row) -> Out:
+    def fail(state: Total, row: Row) -> Out:
         state.n += 1
         if row.t == 1:
             raise ValueError("one")
