@@ -26,7 +26,7 @@ _ROW_US: Final = 0.1
 _CHUNK_ROWS: Final = 4_096
 
 
-class _Looks(threading.Thread):
+class _Glances(threading.Thread):
     """Takes snapshots as often as the page, and counts its own CPU time."""
 
     def __init__(self, run: Any) -> None:
@@ -56,7 +56,7 @@ def looked_at(operators: int, threads: int, seconds: float) -> dict[str, Any]:
     with tw.start(threads=threads) as running:
         cpu = time.process_time_ns()
         run = running.add(flow, {"tuples": tw.from_iterable(rows)}, {"out": tw.each(_nothing)})
-        looks = _Looks(run)
+        looks = _Glances(run)
         looks.start()
         run.result()
         looks.stop()
