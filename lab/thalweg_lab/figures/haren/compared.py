@@ -91,7 +91,7 @@ def run_both(
             progress(f"{name}, ends by {of}")
             found[name, of] = run(
                 queries, way, base_ns=each_ns, seconds=seconds, threads=THREADS,
-                by_batch=of == "batches",
+                by_batch=of == "batches", own_ends=way != "dedicated",
             )  # fmt: skip
     return found
 

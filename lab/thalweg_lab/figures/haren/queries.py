@@ -8,6 +8,7 @@ leaves, are plain Python. With ``by_batch`` both ends handle a batch of tuples a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import random
@@ -62,13 +63,14 @@ def operate(work: Work, row: Tuple) -> Tuple | None:
     return row if work.dealt < row.kept else None
 
 
-def chain(name: str, length: int) -> tw.Flow:
-    """A query: a source, so many operators, a sink."""
+def chain(name: str, length: int, *, own_ends: bool = False) -> tw.Flow:
+    """A query: a source, so many operators, a sink; with ``own_ends`` the sink, in Python, has a thread of its own."""
     flow = tw.Flow(name)
     stream = flow.source("in", Tuple)
     for number in range(length):
         stream = stream.process(operate, state=Work, name=f"op{number}")
-    stream.sink("out")
+    with flow.threading("dedicated") if own_ends else contextlib.nullcontext():
+        stream.sink("out")
     return flow
 
 

@@ -108,6 +108,7 @@ def run(
     by_batch: bool = False,
     warm_up_s: float = WARM_UP_S,
     to_the_end: bool = False,
+    own_ends: bool = False,
 ) -> RanFlows:
     """Runs queries for so many seconds and a warm-up.
 
@@ -116,6 +117,7 @@ def run(
         threads: workers, where each operator has no thread of its own.
         by_batch: whether ends handle a batch at a time.
         to_the_end: whether what is on its way at the end is waited for, and counts.
+        own_ends: whether sinks have a thread each, so that no worker waits for the interpreter's lock.
     """
     whole_s = warm_up_s + seconds
     clock, lefts = Clock(), [LeftTimes() for _ in queries]
@@ -134,7 +136,7 @@ def run(
             given, sink = ends(query, turns, whole_s, clock, left, by_batch=by_batch)
             flows.append(
                 running.prepare(
-                    chain(query.name, query.length), {"in": given}, {"out": sink},
+                    chain(query.name, query.length, own_ends=own_ends), {"in": given}, {"out": sink},
                     priority_class=query.priority_class,
                 )
             )  # fmt: skip
