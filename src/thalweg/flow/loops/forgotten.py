@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from thalweg.syntax import parse
+
 #: Waits of a driver loop, by which its loop is known.
 _WAITS = ("wait_for_all", "wait_for_any")
 
@@ -25,7 +27,7 @@ _EMPTIED = ("clear", "pop", "popleft", "popitem", "remove", "discard")
 def forgotten(call: Any) -> str:
     """What the loop would forget, in words; empty: nothing is seen, or its text cannot be read."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(call))))
+        tree = parse(textwrap.dedent(inspect.getsource(inspect.unwrap(call))))
     except (OSError, TypeError, SyntaxError):
         return ""
     function = tree.body[0]
